@@ -35,7 +35,7 @@ demo: setup ## logs through the whole path to a printed proof; LOGS=file FORMAT=
 dev: setup ## emulator, steady producers and the Dagster page with schedules and sensors on, until Ctrl-C; LOGSTORE=a,b, SPARK=cold, PORT= UI_PORT=
 	@$(BIN)/sls-lake dev $(if $(PORT),--port '$(PORT)') $(if $(UI_PORT),--ui-port '$(UI_PORT)') $(if $(LOGSTORE),--logstore '$(LOGSTORE)') $(if $(filter cold,$(SPARK)),--no-spark-server)
 
-LIVE := tests/integration/live tests/browser
+LIVE := tests/integration/live tests/contract/live tests/browser
 WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
 # Three workers on two cores: a test waits a third of its time for servers and daemons.

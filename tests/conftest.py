@@ -1,6 +1,8 @@
 """What all tests share: a key pair that is no secret, and an emulator of their own."""
 
 import os
+import shlex
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -33,6 +35,12 @@ os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first: two workers share files, and none waits for the other at the end."""
     items[:] = longest_first(items, lambda item: item.path)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A failure says which command shows it again."""
+    for report in (*terminalreporter.stats.get("failed", ()), *terminalreporter.stats.get("error", ())):
+        terminalreporter.write_line(f"again: {sys.executable} -m pytest {shlex.quote(report.nodeid)}")
 
 
 @pytest.fixture

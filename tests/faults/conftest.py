@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from chaos.engine import InProcess
 from sls_io.emulator import Emulator, Limits, start
 from sls_io.values.window import HOUR_S
 from tests.faults.forked_run import Forge
 from tests.worlds.command_line import command
+from tests.worlds.in_process import quick_world
 from tests.worlds.lossy_catalog import lossy
-from tests.worlds.one_logstore import HOUR0_S, PROJECT, World, logstore_settings, make_lake
+from tests.worlds.mold import Mold
+from tests.worlds.one_logstore import HOUR0_S, World
 
 __all__ = ["command"]
 
@@ -44,11 +45,20 @@ def calm(shared_emulator: Emulator, tmp_path: Path, request: pytest.FixtureReque
         yield world
 
 
+@pytest.fixture(scope="session")
+def three_hours(tmp_path_factory: pytest.TempPathFactory) -> Mold:
+    """Three receive hours of 20 rows, a landing each, all of them passed by every shard."""
+    return Mold(
+        tmp_path_factory.mktemp("three_hours"),
+        lambda emulator, lake: quick_world(emulator, lake).land_hours(3),
+    )
+
+
 @pytest.fixture
-def world(calm: World) -> World:
-    """Three receive hours of 20 rows, a landing each, all of them passed by every shard. Another world of
-    the same name in a test file takes its place."""
-    return calm.land_hours(3)
+def world(three_hours: Mold) -> Iterator[World]:
+    """A copy of three hours. Another world of the same name in a test file takes its place."""
+    with three_hours.copy() as world:
+        yield world
 
 
 @contextmanager
@@ -60,18 +70,7 @@ def world_of(shared_emulator: Emulator, folder: Path, test: str, *, read_s: floa
     now_s = shared_emulator.admin.now()
     shared_emulator.admin.set_clock((now_s // HOUR_S + 1) * HOUR_S + 60.0)
     name = f"logs_{hashlib.sha256(test.encode()).hexdigest()[:12]}"
-    logstore = logstore_settings(shared_emulator, name)
-    service = logstore.service.model_copy(update={"read_timeout_s": read_s})
-    lake = make_lake(folder / "lake")
-    world = World(shared_emulator, lake, logstore, InProcess())
-    world.logstore = world.changed(
-        service=service.model_dump(), group={**logstore.group.model_dump(), "patience_s": 1}
-    )
-    with world.client as client:
-        if PROJECT not in {x["name"] for x in shared_emulator.admin.state()["projects"]}:
-            client.transport.create_project(PROJECT, "")
-        client.transport.create_logstore(PROJECT, name, ttl=30, shard_count=2)
-    yield world
+    yield quick_world(shared_emulator, folder / "lake", name, read_s=read_s)
     shared_emulator.admin.remove()
 
 

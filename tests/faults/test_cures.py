@@ -46,14 +46,14 @@ _NAMED = re.compile(
 
 
 def test_a_way_back_to_a_landing_without_rows_is_said_to_leave_the_table_empty(
-    calm: World, command: Command
+    world: World, command: Command
 ) -> None:
     """What fixes where the shards begin is a landing, too, and the only one from before the loss."""
-    calm.land()
-    calm.land_hours(1)
-    (first, *_) = sorted(s.sequence_number or 0 for s in calm.table.metadata.snapshots)
-    back = next(s.snapshot_id for s in calm.table.metadata.snapshots if s.sequence_number == first)
-    for path in calm.published():
+    world.land()
+    world.land_hours(1)
+    (first, *_) = sorted(s.sequence_number or 0 for s in world.table.metadata.snapshots)
+    back = next(s.snapshot_id for s in world.table.metadata.snapshots if s.sequence_number == first)
+    for path in world.published():
         Path(path).unlink()
 
     named = [cure for cure in ways(command("verify")) if "table rollback" in cure]
@@ -61,8 +61,8 @@ def test_a_way_back_to_a_landing_without_rows_is_said_to_leave_the_table_empty(
     assert "what landed since is pulled again" in named[0] and "brings back" not in named[0]
     shown = command("table", "rollback", str(back), "--execute")
     assert (shown["code"], shown["rows_then"]) == (0, 0)
-    calm.land()
-    calm.assert_each_log_once()
+    world.land()
+    world.assert_each_log_once()
 
 
 # --- ways to break a table -----------------------------------------------------------------------

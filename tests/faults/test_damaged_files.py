@@ -286,10 +286,10 @@ def test_hours_beyond_the_calendar_are_refused_with_a_sentence(
     assert "did not foresee" not in last["error"]
 
 
-def test_windows_of_a_table_that_is_not_ours_says_so(calm: World, command: Command) -> None:
-    catalog = calm.lake.catalog()
-    catalog.drop_table(calm.logstore.table)
-    catalog.create_table(calm.logstore.table, pa.schema([("n", pa.int64())])).append(pa.table({"n": [1]}))
+def test_windows_of_a_table_that_is_not_ours_says_so(world: World, command: Command) -> None:
+    catalog = world.lake.catalog()
+    catalog.drop_table(world.logstore.table)
+    catalog.create_table(world.logstore.table, pa.schema([("n", pa.int64())])).append(pa.table({"n": [1]}))
 
     said = command("windows")
 

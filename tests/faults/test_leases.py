@@ -138,23 +138,20 @@ def test_a_holder_that_sleeps_while_its_shard_is_taken_lands_nothing_twice(
     assert_the_next_runs_land(filed, 0)
 
 
-@pytest.mark.fault("4a.9.request_lost", "4a.9.refused")
-def test_a_taking_that_does_not_arrive_is_tried_again(served: tuple[World, Gate, str]) -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param("refused", marks=pytest.mark.fault("4a.9.request_lost", "4a.9.refused"), id="refused"),
+        pytest.param("lost", marks=pytest.mark.fault("4a.9.reply_lost"), id="lost"),
+    ],
+)
+def test_a_taking_without_an_answer_is_tried_again_or_seen_in_the_row(
+    served: tuple[World, Gate, str], answer: str
+) -> None:
     world, gate, _ = served
-    gate.script.append("refused")
+    gate.script.append(answer)
     landed = world.land(logstore=world.with_holder("two")).rows
-    assert gate.acted == ["refused"]
-    assert 0 < landed < TO_COME
-    assert world.land().rows == TO_COME - landed
-    assert_whole(world)
-
-
-@pytest.mark.fault("4a.9.reply_lost")
-def test_a_taking_whose_answer_is_lost_is_seen_in_the_row(served: tuple[World, Gate, str]) -> None:
-    world, gate, _ = served
-    gate.script.append("lost")
-    landed = world.land(logstore=world.with_holder("two")).rows
-    assert gate.acted == ["lost"]
+    assert gate.acted == [answer]
     assert 0 < landed < TO_COME
     assert world.land().rows == TO_COME - landed
     assert_whole(world)

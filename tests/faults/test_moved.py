@@ -36,16 +36,10 @@ def world(old: World) -> Iterator[World]:
         client.transport.delete_logstore(PROJECT, new.logstore.service.logstore)
 
 
-def origin_of(world: World) -> str:
-    """The id of its logstore."""
-    with world.client as client:
-        return client.origin().id
-
-
 def test_a_renamed_logstore_keeps_its_table_and_both_are_proven(
     old: World, world: World, command: Command
 ) -> None:
-    was, name = origin_of(old), origin_of(world)
+    was, name = old.origin, world.origin
     adopt = ("table", "adopt", "--moved", was, "--at", "begin")
     dry = command(*adopt)
     assert (dry["old"], dry["new"], dry["left"], dry["rows"]) == (was, name, [0, 1], 20)
@@ -85,7 +79,7 @@ def test_it_begins_where_it_is_said_and_nothing_before_lands(
     old: World, world: World, command: Command
 ) -> None:
     now = hour_text(int(world.emulator.admin.now()) // HOUR_S)
-    adopt = ("table", "adopt", "--moved", origin_of(old), "--without-missing", "--execute")
+    adopt = ("table", "adopt", "--moved", old.origin, "--without-missing", "--execute")
     assert command(*adopt, "--at", now)["code"] == 0
     assert world.land().rows == 13
     world.assert_proved()
@@ -94,7 +88,7 @@ def test_it_begins_where_it_is_said_and_nothing_before_lands(
 def test_one_that_is_gone_has_nothing_more_to_land_and_that_is_said(
     old: World, world: World, command: Command
 ) -> None:
-    was = origin_of(old)
+    was = old.origin
     with old.client as client:
         client.transport.delete_logstore(PROJECT, old.logstore.service.logstore)
     dry = command("table", "adopt", "--moved", was, "--at", "begin", json=False)
@@ -105,7 +99,7 @@ def test_one_that_is_gone_has_nothing_more_to_land_and_that_is_said(
 
 
 def test_one_that_does_not_answer_is_not_taken_for_gone(old: World, world: World, command: Command) -> None:
-    adopt = ("table", "adopt", "--moved", origin_of(old), "--at", "begin")
+    adopt = ("table", "adopt", "--moved", old.origin, "--at", "begin")
     fault = old.emulator.admin.fault(
         "error",
         call="get_logstore",
@@ -125,7 +119,7 @@ def test_one_that_does_not_answer_is_not_taken_for_gone(old: World, world: World
 
 def test_a_dry_run_prints_no_call_that_would_be_refused(old: World, world: World, command: Command) -> None:
     old.put(5)
-    adopt = ("table", "adopt", "--moved", origin_of(old), "--at", "begin")
+    adopt = ("table", "adopt", "--moved", old.origin, "--at", "begin")
     dry = command(*adopt, json=False)
     assert "still has logs" in dry["text"] and "--execute is refused" in dry["text"]
     assert "this does it" not in dry["text"] and command(*adopt, "--execute")["code"] == EXIT_USAGE
@@ -133,7 +127,7 @@ def test_a_dry_run_prints_no_call_that_would_be_refused(old: World, world: World
 
 
 def test_what_is_no_move_is_said(old: World, world: World, command: Command) -> None:
-    was = origin_of(old)
+    was = old.origin
     head = old.table.metadata.current_snapshot_id
     for words, says in (
         (("--moved", "nobody-00000000", "--at", "begin"), f"there is {was} ("),
@@ -152,7 +146,7 @@ def test_one_answer_does_not_make_it_gone(
     old: World, world: World, command: Command, call: str, code: str
 ) -> None:
     """The answers stay wrong for as long as they like: the project's list of logstores names it."""
-    was = origin_of(old)
+    was = old.origin
     name, head = old.logstore.service.logstore, old.table.metadata.current_snapshot_id
     fault = old.emulator.admin.fault("error", call=call, logstore=name, status=404, code=code, times=None)
     adopt = ("table", "adopt", "--moved", was)
@@ -164,7 +158,7 @@ def test_one_answer_does_not_make_it_gone(
 
 
 def test_a_list_that_fails_does_not_make_it_gone(old: World, world: World, command: Command) -> None:
-    was = origin_of(old)
+    was = old.origin
     with old.client as client:
         client.transport.delete_logstore(PROJECT, old.logstore.service.logstore)
     fault = old.emulator.admin.fault(
@@ -177,7 +171,7 @@ def test_a_list_that_fails_does_not_make_it_gone(old: World, world: World, comma
 
 
 def test_one_made_anew_is_told_by_its_shards(old: World, world: World, command: Command) -> None:
-    was = origin_of(old)
+    was = old.origin
     with old.client as client:
         client.transport.delete_logstore(PROJECT, old.logstore.service.logstore)
         client.transport.create_logstore(PROJECT, old.logstore.service.logstore, ttl=30, shard_count=2)
@@ -188,7 +182,7 @@ def test_one_made_anew_is_told_by_its_shards(old: World, world: World, command: 
 def moved_and_deleted(old: World, world: World, command: Command) -> str:
     """All of the old logstore has landed, the table goes on with the new one, and the old one is gone from
     the service; the old one's id."""
-    was = origin_of(old)
+    was = old.origin
     old.land()
     assert command("table", "adopt", "--moved", was, "--at", "begin", "--execute")["code"] == 0
     assert world.land().rows == 26
@@ -260,7 +254,7 @@ def test_a_lost_file_of_one_that_is_gone_is_given_up_from_here(
 
 
 def test_a_renamed_one_that_is_not_adopted_yet_is_told_so(old: World, world: World, command: Command) -> None:
-    was = origin_of(old)
+    was = old.origin
     text = read_state(old.table).origins[was]
     plan, proof = command("plan", json=False), command("verify", json=False)
     for said in (" ".join(each["text"].split()) for each in (plan, proof)):
@@ -276,7 +270,7 @@ def test_a_renamed_one_that_is_not_adopted_yet_is_told_so(old: World, world: Wor
 def test_a_start_to_come_is_refused_and_what_lies_before_a_start_is_said(
     old: World, world: World, command: Command
 ) -> None:
-    adopt = ("table", "adopt", "--moved", origin_of(old), "--without-missing", "--at")
+    adopt = ("table", "adopt", "--moved", old.origin, "--without-missing", "--at")
     refused = command(*adopt, "2199-01-01-00:00", "--execute")
     assert refused["code"] == EXIT_USAGE and "2199-01-01-00:00 is to come" in refused["error"]
     assert command(*adopt, "begin")["before_s"] == {}

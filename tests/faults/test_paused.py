@@ -118,8 +118,7 @@ def test_a_shard_that_nobody_knows_or_that_is_closed_is_not_paused(world: World,
 
 
 def test_a_property_that_is_no_list_of_shards_stops_landings(world: World, command: Command) -> None:
-    with world.client as client:
-        name = codec.PAUSED_PROPERTY_PREFIX + client.origin().id
+    name = codec.PAUSED_PROPERTY_PREFIX + world.origin
     world.table.transaction().set_properties({name: "all"}).commit_transaction()
     said = command("land")
     assert said["code"] == EXIT_FAILED and name in said["error"] and "remove the property" in said["error"]

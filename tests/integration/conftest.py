@@ -1,4 +1,8 @@
-"""A Spark session shared by all tests, and a world of its own for each."""
+"""A world of its own for each test: its tasks are Spark's where the test is marked so, else this process's.
+
+Story: every landing of every test went through Spark. Half of what these tests cost was Spark's workers, and
+what most of them are about is a table, a ledger or a shard: the task is the same, wherever it is carried out.
+"""
 
 import os
 from collections.abc import Iterator
@@ -6,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos.engine import InProcess
 from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING
 from pipelines.landing.spark.session import DAEMON, DAEMON_SETTING, Engine, installed_jars
 from pipelines.landing.table.lake import Lake
@@ -49,7 +54,7 @@ def spark_lake(shared_lake: Lake) -> Lake:
 
 @pytest.fixture(scope="session")
 def engine(home: Path, shared_lake: Lake) -> Iterator[Engine]:
-    """One local Spark for the whole test session: a JVM takes seconds to start."""
+    """One local Spark for all tests that are marked so: a JVM takes seconds to start."""
     before = os.environ.get("SLS_LAKE_HOME")
     os.environ["SLS_LAKE_HOME"] = str(home)
     # Spark's workers read the key pair in their own environment, which is this one's at start.
@@ -89,8 +94,9 @@ def servers() -> Iterator[Servers]:
 
 
 @pytest.fixture
-def world(tmp_path: Path, engine: Engine) -> Iterator[World]:
+def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
     """A project with the logstore `access_logs` of two shards; the clock stands in HOUR0_S."""
+    in_spark = request.node.get_closest_marker("spark") is not None
+    engine: Engine = request.getfixturevalue("engine") if in_spark else InProcess()
     with start(tmp_path / "emulator", now=HOUR0_S + 60.0) as emulator:
-        world = new_world(emulator, make_lake(tmp_path / "lake"), engine)
-        yield world
+        yield new_world(emulator, make_lake(tmp_path / "lake"), engine)

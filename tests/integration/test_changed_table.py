@@ -22,8 +22,6 @@ from tests.worlds.printed_cures import named
 from tests.worlds.two_logstores import second_logstore
 from tests.worlds.two_runs import At
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture
 def started(world: World) -> World:
@@ -46,6 +44,7 @@ def test_compaction_between_write_and_publish_costs_a_try_and_no_page(started: W
 
 
 @pytest.mark.fault("4b.conflict.commit")
+@pytest.mark.spark
 def test_sparks_own_compaction_between_write_and_publish(started: World, spark_lake: Lake) -> None:
     """The same with `rewrite_data_files`, through Spark's catalog on the same database."""
     world = World(
@@ -82,6 +81,7 @@ def test_sparks_own_compaction_between_write_and_publish(started: World, spark_l
     assert counted[0]["n"] == world.counter, "Spark sees the same table"
 
 
+@pytest.mark.spark
 def test_what_a_refusal_names_runs_in_spark_as_it_is_printed(started: World, spark_lake: Lake) -> None:
     """A partitioning by a value, one without origin and hour, files of many hours, metadata elsewhere: each
     is taken back."""

@@ -9,8 +9,6 @@ from pipelines.landing.run.report import CheckpointOutcome
 from sls_io.values.errors import ClaimLost
 from tests.worlds.one_logstore import PROJECT, World
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture
 def started(world: World) -> World:

@@ -116,8 +116,3 @@ def test_what_cannot_be_is_refused_with_the_reason(
     said = command(*COLUMNS, *arguments, "--execute")
     assert said["code"] in (EXIT_USAGE, EXIT_FAILED) and why in said["error"]
     assert landed.table.metadata.current_snapshot_id == head
-
-
-def test_nothing_landed_has_no_columns_to_change(world: World, command: Command) -> None:
-    said = command(*COLUMNS, "--rename", "a=b", "--execute")
-    assert said["code"] == EXIT_USAGE and "nothing has landed" in said["error"]

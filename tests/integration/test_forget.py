@@ -30,17 +30,14 @@ from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import ConfigError, LandingConflict
 from tests import needs
-from tests.worlds.changed_table import append_by_hand, compact, invent, roll_back
+from tests.worlds.changed_table import append_by_hand, invent, roll_back
 from tests.worlds.command_line import Command
 from tests.worlds.landed_hours import numbers
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World, group
 from tests.worlds.removed_rows import WHERE, carry_out, left_over, removal
 from tests.worlds.three_hours import HOUR, NEXT, fill, hours_in_table, started
 from tests.worlds.two_hours import snapshots
-from tests.worlds.two_logstores import second_logstore
 from tests.worlds.two_runs import At
-
-pytestmark = pytest.mark.spark
 
 __all__ = ["started"]
 
@@ -283,23 +280,6 @@ def test_files_that_are_gone_or_cannot_be_written_change_nothing(started: World,
     assert (started.table.metadata.current_snapshot_id, started.ledger) == (head, ledger)
 
 
-def test_the_other_logstore_of_the_table_loses_nothing(started: World) -> None:
-    other = second_logstore(started)
-    started.land(logstore=other)
-    theirs = World(started.emulator, started.lake, other, started.engine)
-    rows = len(started.table_rows())
-
-    planned = removal(started)
-    carry_out(started, planned)
-
-    assert len(started.table_rows()) == rows - planned.view.rows
-    started.assert_proved()
-    theirs.assert_proved()
-    with theirs.client as client:
-        proof = verify(other, theirs.lake, client)
-    assert not any(s.rows_forgotten for s in proof.shards)
-
-
 def test_adopted_rows_may_be_removed_too(started: World, command: Command) -> None:
     """They are counted apart from landed ones, also when they leave."""
     invent(started)
@@ -315,20 +295,7 @@ def test_adopted_rows_may_be_removed_too(started: World, command: Command) -> No
     assert min(numbers(started)) == 5
 
 
-# --- races and lost answers ----------------------------------------------------------------------
-
-
-def test_files_that_were_rewritten_meanwhile_are_left_alone(started: World) -> None:
-    planned = removal(started)
-    compact(started)
-    with pytest.raises(LandingConflict, match="rewritten meanwhile"):
-        carry_out(started, planned)
-    assert numbers(started) == list(range(30))
-    carry_out(started, removal(started))
-    assert numbers(started) == left_over(30)
-    started.assert_proved()
-
-
+@pytest.mark.spark
 def test_spark_reads_and_expires_a_table_after_a_removal(world: World, shared_lake: Lake) -> None:
     """After expiry no snapshot has the rows any more, and what stays is whole."""
     needs.spark_jars()

@@ -14,8 +14,6 @@ from sls_io.values.errors import ConfigError
 from tests.worlds.command_line import settings
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World, use_catalog
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture
 def ledger(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LedgerFrames:

@@ -3,12 +3,15 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from pipelines.landing.ledger.state import read_state
 from tests.worlds.one_logstore import HOUR0_S, World
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "internals" / "identity-sum.md"
 
 
+@pytest.mark.spark
 def test_spark_sql_computes_the_sums_of_the_ledger(world: World) -> None:
     """Another engine, another language, the same files: rows and sums are the ledger's."""
     (query,) = re.findall(r"^```sql\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)

@@ -11,6 +11,8 @@ from pipelines.cli.main import EXIT_FAILED
 from tests.worlds.command_line import environment, settings
 from tests.worlds.one_logstore import HOUR0_S, World
 
+pytestmark = pytest.mark.spark
+
 _LAND = "from pipelines.cli.main import main; main()"
 
 

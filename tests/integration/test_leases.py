@@ -1,7 +1,6 @@
 """Landings whose shards are held by leases in a database: each log once, and checkpoints in the same rows."""
 
 import sqlite3
-import threading
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,7 @@ from sls_io.coordination.lease_tables import METADATA, VERSION_TABLE
 from sls_io.values.errors import ClaimLost, ConfigError, LedgerBroken, ServiceError, TransportError
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0_S, World, make_lake
-from tests.worlds.two_runs import At
-
-pytestmark = pytest.mark.spark
+from tests.worlds.two_runs import At, at_once
 
 
 @pytest.fixture
@@ -68,17 +65,7 @@ def test_two_holders_that_take_turns_land_each_log_once(leased: World) -> None:
 def test_two_holders_at_once_land_each_log_once_and_pull_no_page_twice(leased: World) -> None:
     both = settled(leased)
     pulls = leased.watch_pulls()
-    together = threading.Barrier(2, timeout=60)
-    reports: list[LandingReport] = []
-
-    def land(logstore: Logstore) -> None:
-        reports.append(leased.land(logstore=logstore, on_event=At("publish", together.wait)))
-
-    threads = [threading.Thread(target=land, args=(each,)) for each in both]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
+    reports = at_once(leased, both)
 
     assert sorted(r.rows > 0 for r in reports) == [True, True]
     assert sum(r.rows for r in reports) == 60

@@ -12,12 +12,10 @@ from pyiceberg.table.update import SetLocationUpdate
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.cli.maintain import show
 from pipelines.cli.output import Output
-from pipelines.landing.commit.operation import Tools, execute
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.ledger.state import check_ancestry
 from pipelines.landing.maintenance.maintain import STEPS, Maintainer, Maintenance
-from pipelines.landing.operations.forget import plan_forget_where
-from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.values.clock import SYSTEM_CLOCK, ManualClock, SystemClock
@@ -27,9 +25,6 @@ from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, World
 from tests.worlds.two_logstores import second_logstore
 from tests.worlds.two_runs import At
-
-pytestmark = pytest.mark.spark
-
 
 DAY_S = 24 * 3600.0
 
@@ -120,15 +115,6 @@ def test_an_hour_that_one_shard_has_not_passed_is_left_alone(world: World) -> No
         world.at(HOUR0_S + 60 * minute)
         world.land()
     assert maintainer(world).execute(["compact"]).compacted == ()
-
-
-def test_a_landing_between_compaction_and_its_commit_costs_the_compaction_a_try(sealed: World) -> None:
-    race = At("compact.built", sealed.land)
-
-    (hour,) = maintainer(sealed, on_event=race).execute(["compact"]).compacted
-
-    assert race.done and hour.files_after == 1
-    proved(sealed)
 
 
 @pytest.mark.parametrize("steps", [["compact"], ["manifests"], ["sweep"], ["metadata"], list(STEPS)])
@@ -315,60 +301,6 @@ class Jumping(SystemClock):
         self._later_s += duration_s
 
 
-class Paused(ManualClock):
-    """Days pass, and a sweep with them, when it is asked for the time and files wait to be published."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(SYSTEM_CLOCK.now())
-        self.world, self.done = world, False
-
-    def now(self) -> float:
-        """The time of the commit."""
-        there = folder(self.world).rglob("*.parquet")
-        waiting = [p for p in there if str(p) not in self.world.published()]
-        if waiting and not self.done:
-            self.done = True
-            age(waiting)
-            self.advance(3 * DAY_S)
-            assert maintainer(self.world).execute(["sweep"]).swept
-        return super().now()
-
-
-def test_rows_written_anew_days_ago_are_not_published(sealed: World) -> None:
-    """By a person's verb: what is left of a file is written, the process is paused, the sweep comes."""
-    rows = sealed.identities()
-    clock = Paused(sealed)
-
-    with sealed.client as client:
-        planned = plan_forget_where(sealed.lake, sealed.logstore, client, "n = 3")
-        with pytest.raises(LandingConflict):
-            execute(sealed.lake, planned, Tools(clock=clock))
-
-    assert clock.done and sealed.identities() == rows
-    sealed.land()
-    proved(sealed)
-
-
-def test_hours_pulled_again_days_ago_do_not_take_the_place_of_what_is_there(sealed: World) -> None:
-    clock = ManualClock(SYSTEM_CLOCK.now())
-
-    def pause() -> None:
-        age([p for p in folder(sealed).rglob("*.parquet") if str(p) not in sealed.published()])
-        clock.advance(3 * DAY_S)
-        assert maintainer(sealed).execute(["sweep"]).swept
-
-    with sealed.client as client:
-        hours = range(HOUR0, HOUR0 + 1)
-        planned = plan_replace(sealed.lake, sealed.logstore, client, hours)
-        race = At("publish", pause)
-        with pytest.raises(LandingConflict):
-            execute_replace(sealed.lake, planned, Tools(engine=sealed.engine, clock=clock, on_event=race))
-
-    assert race.done
-    sealed.land()
-    proved(sealed)
-
-
 def test_a_rollback_that_was_looked_at_before_the_sweep_is_refused(sealed: World) -> None:
     """Its snapshot is gone by then, and so are its files."""
     target = sealed.table.metadata.snapshots[2].snapshot_id
@@ -487,6 +419,7 @@ def test_nothing_landed_is_nothing_to_maintain(world: World, command: Command) -
     assert said["code"] == EXIT_USAGE and "nothing has landed" in said["error"]
 
 
+@pytest.mark.spark
 def test_spark_reads_the_table_after_every_step(sealed: World, spark_lake: Lake) -> None:
     world = World(
         sealed.emulator,

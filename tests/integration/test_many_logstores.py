@@ -14,8 +14,6 @@ from sls_io.wire.client import SlsClient
 from tests.worlds.one_logstore import PROJECT, World, group, use_catalog
 from tests.worlds.projects import make_project
 
-pytestmark = pytest.mark.spark
-
 Ask = Callable[..., dict[str, Any]]
 
 FILE = """type: pipelines.components.SlsProject
@@ -62,7 +60,7 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Ask:
 
 
 def test_new_logstores_are_kept_after_a_dry_run_and_land_as_any_other(
-    world: World, folder: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+    world: World, folder: Path, ask: Ask
 ) -> None:
     dry = ask("logstores", "--refresh")
     assert set(dry["projects"][0]["new"]) == {"shop-orders", "shop-users"}
@@ -79,9 +77,7 @@ def test_new_logstores_are_kept_after_a_dry_run_and_land_as_any_other(
         client.put_raw(group([{"n": str(n), "status": "200"} for n in range(7)]))
     world.emulator.admin.advance(3600)
     member = World(world.emulator, world.lake, load_named("shop_orders", Path.cwd()), world.engine)
-    with monkeypatch.context() as elsewhere:
-        elsewhere.chdir(Path(__file__).parents[2])  # Spark's workers find the code there
-        assert member.land().rows == 7
+    assert member.land().rows == 7
     assert ask("describe", "-l", "shop_orders")["code"] == 0
     make(world, "shop-carts")
     again = ask("logstores", "--refresh", "--execute")

@@ -17,13 +17,9 @@ from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.mend import Mend, plan_mend
-from sls_io.values.errors import ConfigError, LandingConflict
-from tests.worlds.changed_table import compact
+from sls_io.values.errors import ConfigError
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, group
-
-pytestmark = pytest.mark.spark
-
 
 HOUR = "2026-09-21-14:00"
 ALL = range(HOUR0, HOUR0 + 2)
@@ -116,16 +112,6 @@ def test_bytes_that_no_one_could_read_are_text_once_their_encoding_is_declared(s
     row = by_n(started)[500]
     assert (row["who"], row["__error__"], row["__raw__"], row["__rest__"]) == (text, None, None, None)
     started.assert_proved()
-
-
-def test_asking_twice_changes_nothing(started: World) -> None:
-    mended(started, planned(started))
-    head = started.table.metadata.current_snapshot_id
-    again = planned(started)
-    assert (again.view.rows, again.view.mended, again.view.files) == (2, 0, 0)
-    with pytest.raises(ConfigError, match="would change"):
-        mended(started, again)
-    assert started.table.metadata.current_snapshot_id == head
 
 
 def test_the_command_line_looks_first(started: World, command: Command, tmp_path: Path) -> None:
@@ -276,17 +262,4 @@ def test_a_column_that_another_engine_filled_keeps_its_values(started: World) ->
         execute(started.lake, gone)
     kept = {n: row["country"] for n, row in by_n(started).items() if row["country"] is not None}
     assert 101 not in kept and len(kept) == 19 and all(c == f"c{n}" for n, c in kept.items())
-    started.assert_proved()
-
-
-# --- races and lost answers ----------------------------------------------------------------------
-
-
-def test_files_that_were_rewritten_meanwhile_are_left_alone(started: World) -> None:
-    plan = planned(started)
-    compact(started)
-    with pytest.raises(LandingConflict, match="rewritten meanwhile"):
-        mended(started, plan)
-    mended(started, planned(started))
-    assert planned(started).view.mended == 0
     started.assert_proved()

@@ -17,9 +17,6 @@ from sls_io.decoding.nested import digest
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, group
 
-pytestmark = pytest.mark.spark
-
-
 HOUR = "2026-09-21-14:00"
 ALL = range(HOUR0, HOUR0 + 2)
 BEFORE = {"n": "long"}

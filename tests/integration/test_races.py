@@ -1,14 +1,11 @@
 """Two landings at once: what they bring is there once, and no page is pulled twice without need."""
 
-import threading
-
 import pytest
 
-from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import LandingReport
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, World
 from tests.worlds.two_logstores import second_logstore
-from tests.worlds.two_runs import At, share
+from tests.worlds.two_runs import At, at_once, share
 
 pytestmark = pytest.mark.spark
 
@@ -89,17 +86,7 @@ def test_two_landings_that_start_together_in_threads_both_end(started: World) ->
     """Nobody arranges who comes first: a barrier lets both publish at the same moment."""
     logstores = share(started, "one", "two")
     pulls = started.watch_pulls()
-    together = threading.Barrier(2, timeout=60)
-    reports: list[LandingReport] = []
-
-    def land(logstore: Logstore) -> None:
-        reports.append(started.land(logstore=logstore, on_event=At("publish", together.wait)))
-
-    threads = [threading.Thread(target=land, args=(each,)) for each in logstores]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
+    reports = at_once(started, logstores)
 
     assert sorted(r.rows > 0 for r in reports) == [True, True]
     assert sum(r.rows for r in reports) == 60

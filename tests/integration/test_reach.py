@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.history import hours_of
@@ -13,8 +11,6 @@ from tests.worlds.command_line import Command
 from tests.worlds.graphql_server import answering, data
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 from tests.worlds.three_hours import HOUR, NEXT, hours_in_table, started
-
-pytestmark = pytest.mark.spark
 
 __all__ = ["started"]
 

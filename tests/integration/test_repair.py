@@ -14,8 +14,6 @@ from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World
 from tests.worlds.two_hours import snapshots, started
 
-pytestmark = pytest.mark.spark
-
 __all__ = ["started"]
 
 REPAIR = ("checkpoints", "set", "--from", "ledger", "--to", "group", "--forward-only")

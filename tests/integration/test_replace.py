@@ -9,28 +9,23 @@ from pyiceberg.types import StringType
 
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.landing.commit.operation import execute
-from pipelines.landing.inspection.history import history
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import VERB_KEY
 from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.operations.replace import plan_replace
-from sls_io.values.clock import SYSTEM_CLOCK
-from sls_io.values.errors import ConfigError, LandingConflict, LandingUnknown, LedgerBroken, TransportError
-from tests.worlds.changed_table import compact
+from sls_io.values.errors import ConfigError, LandingConflict, LedgerBroken, TransportError
 from tests.worlds.command_line import Command, separately
-from tests.worlds.lossy_catalog import lossy
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 from tests.worlds.printed_cures import named
 from tests.worlds.three_hours import NEXT, fill, hours_in_table, replaced, started
 from tests.worlds.three_hours import undo_of as plan_undo
 from tests.worlds.two_runs import At
 
-pytestmark = pytest.mark.spark
-
 __all__ = ["started"]
 
 
+@pytest.mark.spark
 def test_an_hour_is_replaced_in_one_commit_and_a_dry_run_changes_nothing(
     started: World, command: Command, tmp_path: Path
 ) -> None:
@@ -129,32 +124,6 @@ def test_a_dry_run_counts_values_of_another_engine_that_a_replace_does_not_bring
         assert command(*verb)["others"] == {"country": 5}
 
 
-@pytest.mark.parametrize("kind", ["landing", "compaction"])
-def test_another_commit_between_write_and_publish_costs_a_try(started: World, kind: str) -> None:
-    """The files of the hour are looked up again on the new head."""
-
-    def other() -> None:
-        if kind == "landing":
-            started.land()
-        else:
-            compact(started)
-
-    report = replaced(started, on_event=At("publish", other))
-
-    assert (report.rows, report.conflicts) == (10, 1)
-    started.land()
-    started.assert_each_log_once()
-    started.assert_proved()
-
-
-def test_a_replace_between_plan_and_publish_of_a_landing_costs_that_a_try(started: World) -> None:
-    report = started.land(on_event=At("publish", lambda: replaced(started)))
-
-    assert (report.rows, report.conflicts, report.replans) == (60, 1, 0)
-    started.assert_each_log_once()
-    started.assert_proved()
-
-
 def test_of_two_replaces_of_the_same_hour_both_leave_it_whole(started: World) -> None:
     report = replaced(started, on_event=At("publish", lambda: replaced(started)))
 
@@ -235,26 +204,6 @@ def test_an_hour_of_more_windows_than_a_run_may_have_is_replaced_and_is_the_cure
     report = replaced(started, **narrow.model_dump())
 
     assert report.rows == 10 and report.windows > narrow.budget.windows_max
-    started.land()
-    started.assert_each_log_once()
-    started.assert_proved()
-
-
-def test_a_lost_answer_is_found_and_a_late_one_refused(started: World) -> None:
-    started.lake, catalog = lossy(started.lake)
-    catalog.script.append("lost")
-    assert replaced(started).snapshot_id == started.table.metadata.current_snapshot_id
-    catalog.script.append("late")
-    with pytest.raises(LandingUnknown, match="Run it again"):
-        replaced(started)
-    assert replaced(started).rows == 10
-
-    catalog.deliver()
-
-    assert catalog.deliveries == ["CommitFailedException"]
-    assert reconcile(started.table) == []
-    found = history(started.logstore, started.lake, orphans=False, clock=SYSTEM_CLOCK)
-    assert [e.verb for e in found.entries][-2:] == [f"replace {NEXT}"] * 2
     started.land()
     started.assert_each_log_once()
     started.assert_proved()

@@ -14,8 +14,6 @@ from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 from tests.worlds.three_hours import MIDDLE, replaced, started
 from tests.worlds.three_hours import undo_of as plan_undo
 
-pytestmark = pytest.mark.spark
-
 __all__ = ["started"]
 
 LATER = range(HOUR0 + 2, HOUR0 + 3)

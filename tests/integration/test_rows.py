@@ -15,8 +15,6 @@ from tests.worlds.one_logstore import HOUR0_S, World, group
 from tests.worlds.two_logstores import second_logstore
 from tests.worlds.two_runs import At
 
-pytestmark = pytest.mark.spark
-
 LOW, HIGH = "0" * 32, "f" * 32
 
 
@@ -283,6 +281,7 @@ def test_a_service_that_fails_every_page_is_one_error_and_nothing_moves(started:
     assert started.land().rows == 30
 
 
+@pytest.mark.spark
 def test_a_transform_runs_in_the_tasks_of_spark(started: World) -> None:
     """Its function is found by its name in a worker's own process; the bound on memory goes there, too."""
     budget = {**started.logstore.budget.model_dump(), "task_mb": 300}
@@ -300,6 +299,7 @@ def ended(batch: pa.RecordBatch) -> pa.RecordBatch:
     os._exit(3)
 
 
+@pytest.mark.spark
 def test_a_function_that_ends_the_process_of_its_task_is_named(started: World) -> None:
     checkpoints = started.checkpoints()
     name = f"{__name__}:{ended.__name__}"

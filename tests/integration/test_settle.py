@@ -27,8 +27,6 @@ from tests.worlds.printed_cures import named
 from tests.worlds.two_hours import refused, snapshots, started
 from tests.worlds.two_logstores import second_logstore
 
-pytestmark = pytest.mark.spark
-
 __all__ = ["started"]
 
 
@@ -233,6 +231,7 @@ def test_what_cannot_be_proven_is_not_rolled_back(started: World, command: Comma
     assert read_state(started.table).tagged == newest
 
 
+@pytest.mark.spark
 def test_spark_reads_and_expires_a_table_that_was_rolled_back_and_forth(
     world: World, shared_lake: Lake
 ) -> None:

@@ -11,8 +11,6 @@ from sls_io.values.errors import CommitStands, LandingUnknown
 from tests.worlds.lossy_catalog import LossyCatalog, lossy
 from tests.worlds.one_logstore import World
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture
 def catalog(world: World) -> Iterator[LossyCatalog]:

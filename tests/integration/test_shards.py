@@ -10,8 +10,6 @@ from sls_io.values.errors import ConfigError
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 from tests.worlds.two_runs import At
 
-pytestmark = pytest.mark.spark
-
 LOW, HIGH = "0" * 32, "f" * 32
 """Hash keys in the first and in the last shard."""
 

@@ -21,10 +21,7 @@ from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 from tests.worlds.three_hours import HOUR, NEXT, fill, hours_in_table, started, undo_of
 from tests.worlds.two_hours import snapshots
-from tests.worlds.two_logstores import second_logstore
 from tests.worlds.two_runs import At
-
-pytestmark = pytest.mark.spark
 
 __all__ = ["started"]
 
@@ -145,21 +142,6 @@ def test_hours_without_rows_bad_hours_and_broken_tables_are_refused(started: Wor
     assert strangers["code"] == EXIT_FAILED and "table adopt" in strangers["error"]
 
 
-def test_without_a_landing_there_is_nothing_to_undo(world: World, command: Command) -> None:
-    said = command("table", "undo", "--hour", NEXT, "--execute")
-    assert said["code"] == EXIT_USAGE and "nothing" in said["error"]
-
-
-def test_the_other_logstore_of_the_table_keeps_its_rows(started: World) -> None:
-    other = second_logstore(started)
-    assert started.land(logstore=other).rows == 25
-    execute(started.lake, undo_of(started))
-    assert len(started.table_rows()) == 20 + 25
-    assert fill(started) == 10
-    started.assert_proved()
-    World(started.emulator, started.lake, other, started.engine).assert_proved()
-
-
 def test_an_hour_of_a_table_that_lost_rows_is_not_taken_back(started: World, command: Command) -> None:
     """What leaves could not be told from what is missing; a replace puts the hour right."""
     started.table.delete(EqualTo(term="n", value=0))
@@ -236,6 +218,7 @@ def test_an_hour_that_expired_in_the_service_is_withdrawn_by_its_rows(started: W
     started.assert_proved()
 
 
+@pytest.mark.spark
 def test_spark_reads_and_expires_a_table_after_an_undo_and_a_rollback(
     world: World, shared_lake: Lake
 ) -> None:

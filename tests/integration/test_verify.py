@@ -19,8 +19,6 @@ from pipelines.landing.table.calls import line
 from sls_io.values.cures import Do
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture
 def landed(world: World) -> World:

@@ -3,8 +3,6 @@
 import io
 from pathlib import Path
 
-import pytest
-
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.cli.output import Output
 from pipelines.cli.table import show_rollback
@@ -19,8 +17,6 @@ from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, World
 from tests.worlds.two_hours import snapshots, started
 from tests.worlds.two_logstores import second_logstore
-
-pytestmark = pytest.mark.spark
 
 __all__ = ["started"]
 

@@ -358,44 +358,34 @@ def test_a_last_try_cut_short_hides_no_answer_but_a_write_may_have_been_done(
 # --- no answer
 
 
-def test_a_hanging_server_is_left_at_the_deadline() -> None:
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "bytes_max", "deadline_s"),
+    [
+        pytest.param(b"", 0, 0.4, id="hangs"),
+        pytest.param(OK + b"X-Long: ", 10_000, 0.5, id="trickles a head"),
+        pytest.param(OK + b"Content-Length: 100000\r\n\r\n", 10_000, 0.5, id="trickles a body"),
+        pytest.param(OK + b"Content-Length: 100000\r\n\r\n", 16, 1.0, id="stops"),
+    ],
+)
+def test_a_server_is_left_at_the_deadline_and_bytes_that_came_buy_no_time(
+    first: bytes, bytes_max: int, deadline_s: float
+) -> None:
     def talk(connection: socket.socket, over: threading.Event) -> None:
+        connection.sendall(first)
+        sent = 0
+        while sent < bytes_max and not over.wait(0.05):
+            connection.sendall(b"a")
+            sent += 1
         over.wait(30)
 
-    with raw_server(talk) as endpoint, transport(endpoint, clock=SYSTEM_CLOCK, deadline_s=0.4) as t:
+    with raw_server(talk) as endpoint, transport(endpoint, clock=SYSTEM_CLOCK, deadline_s=deadline_s) as t:
         begun = SYSTEM_CLOCK.monotonic()
         with pytest.raises(TransportTimeout, match="in time"):
             t.exchange("GET", SHARDS)
-        assert 0.3 < SYSTEM_CLOCK.monotonic() - begun < 20
-
-
-@pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"])
-def test_a_server_that_trickles_is_left_at_the_deadline(head: bytes) -> None:
-    def talk(connection: socket.socket, over: threading.Event) -> None:
-        connection.sendall(head or b"HTTP/1.1 200 OK\r\nX-Long: ")
-        while not over.wait(0.05):
-            connection.sendall(b"a")
-
-    with raw_server(talk) as endpoint, transport(endpoint, clock=SYSTEM_CLOCK, deadline_s=0.5) as t:
-        begun = SYSTEM_CLOCK.monotonic()
-        with pytest.raises(TransportTimeout):
-            t.exchange("GET", SHARDS)
-        assert SYSTEM_CLOCK.monotonic() - begun < 20
-
-
-def test_bytes_that_came_do_not_buy_more_time() -> None:
-    def talk(connection: socket.socket, over: threading.Event) -> None:
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
-        for _ in range(8):
-            over.wait(0.1)
-            connection.sendall(b"a")
-        over.wait(30)
-
-    with raw_server(talk) as endpoint, transport(endpoint, clock=SYSTEM_CLOCK, deadline_s=1.0) as t:
-        begun = SYSTEM_CLOCK.monotonic()
-        with pytest.raises(TransportTimeout):
-            t.exchange("GET", SHARDS)
-        assert SYSTEM_CLOCK.monotonic() - begun < 20
+        assert deadline_s - 0.1 < SYSTEM_CLOCK.monotonic() - begun < 20
 
 
 def test_a_deadline_of_a_copy_leaves_the_first_alone() -> None:

@@ -196,10 +196,15 @@ class World:
         return table
 
     @property
+    def origin(self) -> str:
+        """The id that the table has of the logstore."""
+        with self.client as client:
+            return client.origin().id
+
+    @property
     def ledger(self) -> Ledger:
         """The proven ledger of the logstore."""
-        with self.client as client:
-            return read_state(self.table).ledger(client.origin().id)
+        return read_state(self.table).ledger(self.origin)
 
     def landings(self) -> list[tuple[str, tuple[Landed, ...]]]:
         """(attempt, windows) of each landing in `main`, oldest first."""

@@ -4,7 +4,6 @@ What the other files prove at length on SQLite and a disk is asked again of ever
 once for each promise. Rows are counted by an independent reader: pyarrow opens the files, DuckDB counts.
 """
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.ledger.codec import TAG
-from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations import register
 from pipelines.landing.operations.adopt import plan_adopt
@@ -29,7 +27,7 @@ from tests.worlds.beside_servers import counted, proved, world
 from tests.worlds.changed_table import roll_back
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, World
 from tests.worlds.three_hours import replaced
-from tests.worlds.two_runs import At, share
+from tests.worlds.two_runs import At, at_once, share
 from tests.worlds.wrong_clocks import Stepped, assert_snapshots_in_order
 
 __all__ = ["world"]
@@ -119,17 +117,7 @@ def test_of_two_runs_with_the_same_windows_the_loser_is_refused(world: World, se
 def test_two_runs_that_publish_at_the_same_moment_both_land(world: World, servers: Servers) -> None:
     """Each holds a shard, and a barrier lets both of them go: the second commit finds another head."""
     logstores = share(world, "one", "two")
-    together = threading.Barrier(2, timeout=60)
-    reports: list[LandingReport] = []
-
-    def land(logstore: Logstore) -> None:
-        reports.append(world.land(logstore=logstore, on_event=At("publish", together.wait)))
-
-    threads = [threading.Thread(target=land, args=(each,)) for each in logstores]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
+    reports = at_once(world, logstores)
 
     assert sum(r.rows for r in reports) == 40 and all(r.rows for r in reports)
     assert world.data_files() == set(world.published())

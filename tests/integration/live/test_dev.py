@@ -105,7 +105,7 @@ def sensors_on(said: str) -> set[str]:
         ).encode(),
         headers={"Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=SAID_S) as answer:
         found = json.load(answer)["data"]["sensorsOrError"]["results"]
     return {str(sensor["name"]) for sensor in found}
 
@@ -252,9 +252,9 @@ def test_what_dev_started_ends_with_it_also_when_it_is_killed(tmp_path: Path, ho
         child = os.pidfd_open(int(parent.stdout.readline()))
         parent.stdin.write("x")
         parent.stdin.close()
-        assert parent.wait(30) == -signal.SIGKILL
+        assert parent.wait() == -signal.SIGKILL
     with selectors.DefaultSelector() as selector:
         # It becomes readable when the process ends.
         selector.register(child, selectors.EVENT_READ)
-        assert selector.select(30.0)
+        assert selector.select(SAID_S)
     os.close(child)

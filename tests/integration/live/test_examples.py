@@ -5,12 +5,14 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from sls_io.values.errors import ServiceError
 from sls_io.values.settings import Group
 from tests import needs
 from tests.worlds.command_line import environment, settings
@@ -127,7 +129,10 @@ def test_hold_and_process_does_again_what_was_done_without_a_checkpoint(world: W
     call = ("hold_and_process.py", PROJECT, NAME, "counters", "worker-1")
     hold = world.emulator.admin.fault("hold", call="save_checkpoint")
     with subprocess.Popen(command(*call), env=around(world, tmp_path), cwd=tmp_path) as dies:
-        world.emulator.admin.wait(hold, timeout_s=50)
+        while not world.emulator.admin.faults()[0]["hits"]:
+            assert dies.poll() is None, "it ended before its checkpoint"
+            with suppress(ServiceError):  # not yet
+                world.emulator.admin.wait(hold, timeout_s=1)
         dies.send_signal(signal.SIGKILL)
     assert world.checkpoints("counters")[0] is None
     assert said(world, tmp_path, *call) == ["worker-1 held [0, 1]: {'200': 6}"]
