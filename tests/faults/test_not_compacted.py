@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from pipelines.cli.maintain import show
+from pipelines.cli.deciding import show
 from pipelines.cli.output import Output
 from pipelines.landing.hours import hour_text
 from pipelines.landing.maintenance.maintain import Maintainer

@@ -8,9 +8,9 @@ import shlex
 import pytest
 from pyiceberg.expressions import And, EqualTo, LessThan
 
+from pipelines.cli.deciding import show
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.cli.output import Output
-from pipelines.cli.table import show_adoption, show_rollback
 from pipelines.landing.commit.operation import Planned, execute
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.ledger.state import facts
@@ -41,7 +41,7 @@ def lose(world: World, *, rows: int = 5) -> None:
 
 def shown(planned: Planned[Adoption]) -> str:
     file = io.StringIO()
-    show_adoption(Output(file=file), planned.view)
+    show(Output(file=file), planned.view)
     return " ".join(file.getvalue().split())
 
 
@@ -273,7 +273,7 @@ def test_what_is_withdrawn_by_then_is_not_said_to_be_pulled_again(started: World
     view = plan_rollback(started.lake, started.logstore.table, undone).view
 
     file = io.StringIO()
-    show_rollback(Output(file=file), view)
+    show(Output(file=file), view)
     said = " ".join(file.getvalue().split())
     assert view.hours == view.hours_out == (HOUR0,) and not view.pulled_again
     assert "pulled again" not in said and "a backfill that names 2026-09-21-14:00" in said

@@ -29,7 +29,7 @@ def named(cures: Iterable[Cure]) -> str:
 
 def ways(document: Mapping[str, Any]) -> list[str]:
     """The same of a document, one text each."""
-    return ["   ".join(cure.values()) for cure in document["cures"]]
+    return ["   # ".join(cure.values()) for cure in document["cures"]]
 
 
 def first_call(error: str) -> list[str]:

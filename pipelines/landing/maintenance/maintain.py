@@ -16,8 +16,9 @@ refresh writes files younger than it, and what is deleted is older than the refr
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import Any
 
 from pyarrow.fs import FileInfo
 from pyiceberg.manifest import ManifestContent
@@ -25,6 +26,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from pipelines.landing.commit import authored
+from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import TRIES_MAX, Done, NothingToDo, Planned, Tools, View, execute
 from pipelines.landing.commit.standing import Made, commits
 from pipelines.landing.contents import sameness
@@ -58,7 +60,7 @@ _DELETING = frozenset({"sweep", "metadata"})
 
 
 @dataclass(frozen=True)
-class Maintenance:
+class Maintenance(Effect):
     """What would be done, or was.
 
     left       why the other hours are not compacted, as it was before; empty without that step
@@ -73,6 +75,8 @@ class Maintenance:
     manifests and expiry free.
     """
 
+    QUIET = frozenset({"steps", "left", "manifests", "expired", "kept", "refreshed", "put_off"})
+
     table: str
     steps: tuple[str, ...]
     executed: bool
@@ -86,6 +90,33 @@ class Maintenance:
     metadata: tuple[Orphan, ...] = ()
     put_off: tuple[str, ...] = ()
     unsettled: bool = False
+
+    @property
+    def headline(self) -> str:
+        return f"{self.table}: {', '.join(self.steps)}"
+
+    def said(self) -> Iterable[Note]:
+        before, after = self.manifests
+        for each in self.left:
+            yield Note(f"not compacted: {left_text(each)}")
+        if "manifests" in self.steps:
+            yield Note(f"manifests: {before:,}" + (f", then {after:,}" if after != before else ""))
+        if "expire" in self.steps:
+            yield Note(f"snapshots: {len(self.expired):,} expire, {self.kept:,} stay")
+        for step, files in {"sweep": self.swept, "metadata": self.metadata}.items():
+            if step in self.steps:
+                yield Note(f"{step}: {len(files):,} files, {sum(f.size for f in files) / 1e6:,.1f} MB")
+        if (
+            "sweep" in self.steps
+            and not self.executed
+            and (self.compacted or self.expired or after != before)
+        ):
+            yield Note("on top come files that this very run's compaction, manifests and expiry free")
+        for why in self.put_off:
+            yield Note(f"put off: {why}", "warn")
+
+    def document(self) -> dict[str, Any]:
+        return asdict(replace(self, compacted=tuple(replace(hour, tasks=()) for hour in self.compacted)))
 
 
 class Maintainer:
@@ -233,7 +264,7 @@ class Maintainer:
         return False
 
     def _named(self, found: Collection[Cure]) -> str:
-        return "".join(f"; {calls.line(cure, self._logstore.option)}" for cure in found)
+        return f"; {calls.phrase(found, self._logstore.option)}" if found else ""
 
     def _nothing(self, table: Table, steps: tuple[str, ...], *, executed: bool) -> Maintenance:
         return Maintenance(
@@ -452,7 +483,7 @@ def _lost(looked: Looked, name: str) -> str:
     return (
         f"table {'.'.join(table.name())} holds {rows} rows, its ledger says {rows + missing}, and older "
         f"snapshots may be the only way back, so they stay: "
-        f"{'; '.join(calls.line(cure, name) for cure in named)}"
+        f"{calls.phrase(named, name)}"
     )
 
 
