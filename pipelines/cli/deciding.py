@@ -73,11 +73,12 @@ def decide(
         done = do()
         output.say("done" if done.snapshot is None else f"done: snapshot {done.snapshot}")
         output.say_cures(*done.view.then())
-    elif planned.refusal:
-        output.say(f"dry run: nothing was changed, and --execute is refused: {escape(planned.refusal)}")
-        output.say_cures(*planned.cures)
     else:
-        output.say_dry(planned.does)
+        if planned.refusal:
+            output.say(f"dry run: nothing was changed, and --execute is refused: {escape(planned.refusal)}")
+        else:
+            output.say_dry(planned.does)
+        output.say_cures(*planned.cures)
     told = {**done.view.document(), **done.more, **(more or {})}
     output.result({"executed": now, "committed": done.snapshot, **told})
     if done.fails:

@@ -141,8 +141,6 @@ class Adoption(Effect):
         return super().document() | {"kept": {origin: str(number) for origin, number in self.kept.items()}}
 
     def said(self) -> Iterable[Note]:
-        for origin in sorted(self.kept):
-            yield Note(f"{origin}: its rows prove this ledger, which is kept")
         if self.starts:
             yield Note(
                 f"{self.origin}: no ledger that its rows prove; it begins anew. The rows before its starts "
@@ -163,19 +161,10 @@ class Adoption(Effect):
             yield Note(
                 f"{origin}: {len(names)} files are gone or damaged, {', '.join(names[:5])}; they {stay}"
             )
-        if self.others:
-            yield Note(
-                f"{self.others:,} rows of origins that the table does not know are adopted as a number"
-            )
         for origin in self.still_refused:
             yield Note(
                 f"{origin}: not proven either; landings stay refused until it is adopted, too, by its own "
                 "settings"
-            )
-        if self.asks:
-            yield Note(
-                f"{self.origin}: nothing proves what of it is in the table; say where its shards start: "
-                "--at rows, begin, latest or an hour, and --start SHARD=CURSOR"
             )
 
     def _said_of_differences(self) -> Iterable[Note]:
@@ -189,17 +178,6 @@ class Adoption(Effect):
             yield Note(
                 "where an older ledger is kept, the next runs pull its missing rows again; what retention "
                 "took becomes a gap"
-            )
-        if self.back is not None:
-            yield Note(
-                f"a rollback to {self.back} is possible: it brings back the rows that had landed by then and "
-                "takes foreign rows out. The next runs pull again what landed since; what retention took "
-                "becomes a gap"
-            )
-        if self.missing:
-            yield Note(
-                f"{self.origin}: at least {self.missing:,} rows would be given up; say --without-missing to "
-                "allow that"
             )
         if self.forgotten and any(d.foreign for d in self.differs):
             yield Note("rows were removed from this table by `table forget`: the foreign rows may be those")
@@ -256,7 +234,8 @@ def plan_adopt(
     )
     _check_news(view, found.place.state, change)
     refusal = _start_missing(view) or ("" if without_missing else _gives_up(view))
-    back = (calls.rollback(view.back),) if refusal and view.back is not None else ()
+    does = "in its place: brings back the rows that had landed by then, and takes foreign rows out"
+    back = (calls.rollback(view.back, does=does),) if view.back is not None else ()
     return Planned(view, found.place, change, refusal=refusal, cures=back)
 
 

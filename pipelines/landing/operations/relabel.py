@@ -96,7 +96,6 @@ class Moved(Effect):
     """
 
     WHAT = "{before} ({old}) goes on in {table} as {after} ({new}), from these cursors"
-    QUIET = frozenset({"left"})
     THEN = (calls.LAND,)
 
     table: str
@@ -120,13 +119,8 @@ class Moved(Effect):
                 f"{moment_text(at_s)} UTC",
                 "warn",
             )
-        if self.unasked:
-            yield Note(f"whether all of the old logstore has landed is not known: {self.unasked}", "warn")
-        elif self.left is None:
-            yield Note("the old logstore is gone: what of it had not landed cannot land any more")
-        elif self.left:
-            shards = ", ".join(map(str, self.left))
-            yield Note(f"the old logstore still has logs that have not landed: shard {shards}", "warn")
+        if self.left is None and not self.unasked:
+            yield Note("the service says that the old logstore is gone: what of it had not landed cannot land any more")
         yield Note("that no log is in both cannot be proven: who copied logs over begins behind the copies")
 
     def document(self) -> dict[str, Any]:
