@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from sls_io.coordination.server_group import ServerGroup
     from sls_io.coordination.sql_lease import SqlLease
     from sls_io.coordination.static import Static
-    from sls_io.decoding.decode import Declared
+    from sls_io.decoding.pairs import Declared
     from sls_io.reader.broadcast import Broadcast
     from sls_io.reader.held import Held
     from sls_io.reader.logstore import Reader, ShardStatus, open_logstore

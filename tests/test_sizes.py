@@ -6,9 +6,13 @@ A bound holds everywhere: who needs more room has found a second idea.
 import ast
 import textwrap
 from collections.abc import Mapping
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import click
+
+from pipelines.cli.main import cli
 from tests.sources import (
     ROOT,
     at,
@@ -25,6 +29,7 @@ FUNCTION_LINES_MAX = 60
 TEST_FUNCTION_LINES_MAX = 70
 COMPLEXITY_MAX = 15
 FOLDER_MODULES_MAX = 16
+VERBS_MAX = 40
 
 CHOICES = (ast.If, ast.IfExp, ast.For, ast.While, ast.comprehension, ast.ExceptHandler, ast.Assert, ast.With)
 """What each make a function one harder to follow; so does every further `and` or `or`."""
@@ -39,6 +44,17 @@ def test_no_file_is_longer_than_600_lines() -> None:
         for p in python_files()
         if (lines := len(p.read_text(encoding="utf-8").splitlines())) > FILE_LINES_MAX
     )
+
+
+def test_no_more_than_40_verbs_are_learnt() -> None:
+    def leaves(command: click.Command) -> int:
+        if not isinstance(command, click.Group):
+            return 1
+        context = click.Context(command)
+        names = command.list_commands(context)
+        return sum(leaves(one) for one in map(partial(command.get_command, context), names) if one)
+
+    assert leaves(cli) <= VERBS_MAX, "what a person may do with another option is no verb"
 
 
 def test_no_function_is_longer_than_60_lines_and_none_of_a_test_than_70() -> None:

@@ -27,7 +27,8 @@ def check(output: Output) -> None:
 
     An endpoint, or an address of leases, whose variable is not set is a note: definitions load without it,
     and say so when something runs. Everything that would keep them from loading is an error, and so is a
-    hook or a transform that is not there: definitions load without it, and every run is refused.
+    hook, a transform or a function of keys that is not there: definitions load without it, and every run is
+    refused.
     """
     root = project_root()
     if not (root / DEFS).is_dir():
@@ -41,7 +42,7 @@ def check(output: Output) -> None:
     for wrong in strange:
         output.say(f"[red]wrong[/]: {_escaped(wrong)}")
     bad = sum(bool(each["wrong"]) for each in found) + len(strange)
-    output.say(f"{len(found)} logstores read, {bad} wrong")
+    output.say(f"{len(found)} logstore{'s' * (len(found) != 1)} read, {bad} wrong")
     output.result({"logstores": found, "others_wrong": strange, "ok": not bad})
     if bad:
         click.get_current_context().exit(EXIT_FAILED)
@@ -75,7 +76,7 @@ def _read(place: Path | str, attributes: Any, names: dict[str, Path | str]) -> _
         if (other := names.setdefault(logstore.name, place)) != place:
             raise one_name(logstore.name, place, other)
         try:
-            _require_functions(logstore)
+            _require_what_is_named(logstore)
         except ConfigError as error:
             raise ConfigError(f"{place}: runs of {logstore.name} will be refused: {error}") from None
     except ConfigError as error:
@@ -101,15 +102,22 @@ def _show(output: Output, read: _Read) -> None:
             output.say(f"[yellow]not set[/]: {_escaped(read.path)} takes its {what} from {variable}")
 
 
-def _require_functions(logstore: "Logstore") -> None:
-    """Whether what the settings name of other people's code is there. Raises ConfigError."""
+def _require_what_is_named(logstore: "Logstore") -> None:
+    """Whether what the settings name of other people's code is there, and a kind of database that we know.
+    Raises ConfigError."""
     from pipelines.landing.run.hooks import Hooks
     from pipelines.landing.transform import Transform
     from sls_io.coordination.assignors import named
+    from sls_io.coordination.database import parsed
 
     Transform(logstore.transform)
     Hooks(logstore.name, logstore.hooks, lambda _: None)
     named(logstore.coordinator.assignor)
+    credentials = logstore.service.credentials
+    if credentials.provider == "import":
+        load("credentials.name", credentials.name)
+    if logstore.coordinator.leases and not logstore.coordinator.variable:
+        parsed(logstore.coordinator.database)
 
 
 def _strangers(root: Path) -> Iterator[str]:

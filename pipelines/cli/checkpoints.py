@@ -5,14 +5,13 @@ from it: they get what its ledger has, and who wants landings elsewhere copies t
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 import click
 from rich.markup import escape
 
 from pipelines.cli.deciding import execute_option
-from pipelines.cli.groups import settings_for
 from pipelines.cli.land import own_holder
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
@@ -41,6 +40,7 @@ from pipelines.cli.stores import (
     STORES,
     Shards,
     Source,
+    check_reader,
     fate_text,
     not_done,
     reader_option,
@@ -54,9 +54,9 @@ from sls_io.checkpoints.copying import Difference, Move, copy, written
 from sls_io.checkpoints.policy import OUTSIDE_POLICIES
 from sls_io.checkpoints.store import CheckpointStore, Kept, Written
 from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.cures import Call
 from sls_io.values.errors import CheckpointOutside, ConfigError, ServiceError, TransportError
-from sls_io.values.settings import Group
-from sls_io.wire.client import Heads, SlsClient
+from sls_io.wire.client import GroupInfo, Heads, SlsClient
 
 _OPEN = {CheckpointOutcome.NOT_HELD, CheckpointOutcome.PUT_OFF}
 """Of these a frontier was not published."""
@@ -134,6 +134,7 @@ def set_(output: Output, *, name: str | None, **options: Any) -> None:
             raise click.UsageError("--drop is for a file and a database: elsewhere no shard stays for ever")
         if kind == "csv" and str(asked.source)[:6] == "shift:":
             raise click.UsageError("shift goes from where the target is, and a new file is nowhere yet")
+        check_reader(asked.reader, asked.target, str(asked.source))
         if asked.target == "ledger":
             raise click.UsageError(
                 "a ledger follows landings: --to table moves the table, and its ledger too"
@@ -198,23 +199,30 @@ def _copied(asked: CopyRequest) -> Copied:
     )
 
 
-def _made_like(asked: CopyRequest) -> Group | None:
-    """The settings of a group that is not there and is made, those of the group that is copied; else None."""
-    source = group_of(asked.source, asked.logstore)
-    if not (source and asked.group) or asked.forward_only:
+def _made_like(asked: CopyRequest) -> GroupInfo | None:
+    """The settings of a group that is not there and is made: those of the group that is copied, else of the
+    logstore's own. None for a group that is there. Raises ConfigError for one that a schedule would make."""
+    if not asked.group:
         return None
-    info = group_info(asked.client, source)
-    there = any(other.name == asked.group for other in asked.client.groups())
-    return None if there else settings_for(asked.logstore, asked.group, info.timeout_s, info.order)
+    source, ours = group_of(asked.source, asked.logstore), asked.logstore.group
+    like = group_info(asked.client, source) if source else GroupInfo(ours.name, ours.timeout_s, ours.order)
+    if any(other.name == asked.group for other in asked.client.groups()):
+        return None
+    if asked.forward_only:
+        raise ConfigError(
+            f"the logstore has no consumer group {asked.group!r}, and --forward-only makes none",
+            cures=(Call(("groups", "set", asked.group), does="makes it"),),
+        )
+    return replace(like, name=asked.group)
 
 
 def _executed(
-    asked: CopyRequest, store: CheckpointStore, moves: tuple[Move, ...], new: Group | None
+    asked: CopyRequest, store: CheckpointStore, moves: tuple[Move, ...], new: GroupInfo | None
 ) -> tuple[Written, ...]:
     """Carry it out. Back in a group is as its only member, unless nobody can be in it yet."""
     made = new is not None and asked.client.create_group(new)
     if asked.group and not asked.forward_only and not made:
-        its = new or asked.logstore.group.model_copy(update={"name": asked.group})
+        its = asked.logstore.group.model_copy(update={"name": asked.group})
         return moving.moved(asked.client, its, moves) if any(move.moves for move in moves) else ()
     return written(store, moves, forward_only=asked.forward_only, drop=asked.drop)
 
@@ -299,6 +307,7 @@ def show(
     """
     if every_s and output.as_json:
         raise click.UsageError("--json is one document: leave --watch out, and ask again")
+    check_reader(reader, *places)
     logstore = resolve(name)
     with SlsClient(logstore.service) as client:
         while True:

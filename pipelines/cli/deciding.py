@@ -66,7 +66,7 @@ def decide(
 ) -> None:
     """Show what was planned, and do it where `now`, else say how to; `more` is in the document beside it."""
     done = Finished(None, planned.view)
-    show(output, done.view)
+    show_effect(output, done.view)
     if not planned.needed:
         output.say(escape(planned.nothing))
     elif now:
@@ -85,7 +85,7 @@ def decide(
         click.get_current_context().exit(EXIT_FAILED)
 
 
-def show(output: Output, effect: Effect) -> None:
+def show_effect(output: Output, effect: Effect) -> None:
     """What would be done, or was, for people."""
     output.say(escape(effect.headline))
     if numbers := effect.numbers():

@@ -1,7 +1,7 @@
 """`sls-lake groups`: the consumer groups of a logstore. A change is a dry run until `--execute`."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -35,7 +35,7 @@ order_option = click.option(
 
 @click.group("groups")
 def groups() -> None:
-    """Consumer groups: list, describe, create, update, delete. Take --json and --debug."""
+    """Consumer groups: list, describe, set, delete. Take --json and --debug."""
 
 
 @groups.command("list")
@@ -125,7 +125,7 @@ def _show_state(output: Output, logstore: Logstore, info: GroupInfo, view: Place
     output.say(f"group {escape(info.name)}: a silent holder is dropped after {info.timeout_s} s, {order}")
     for text in drift(logstore.group, info):
         output.say(f"[yellow]differs from the settings[/]: {text}")
-        output.say_cures(Call(("groups", "update", info.name), does="changes it"))
+        output.say_cures(Call(("groups", "set", info.name), does="changes it"))
     counted = {state: list(view.states.values()).count(state) for state in ShardState}
     output.table(["state", ">shards"], [(STATES[state], n) for state, n in counted.items() if n])
 
@@ -152,55 +152,14 @@ def _show_members(output: Output, view: PlaceView) -> None:
     )
 
 
-@groups.command("create")
-@click.argument("group", type=GroupName())
-@timeout_option
-@order_option
-@logstore_option
-@execute_option
-@verb
-def create(
-    output: Output, *, group: str, timeout_s: int | None, order: bool | None, name: str | None, execute: bool
-) -> None:
-    """Make GROUP, with the settings of the logstore's own unless they are said."""
-    logstore = resolve(name)
-    wanted = settings_for(logstore, group, timeout_s, order)
-    with SlsClient(logstore.service) as client:
-        if group in {info.name for info in client.groups()}:
-            raise ConfigError(
-                f"there is a group {group!r} already",
-                cures=(Call(("groups", "update", group), does="changes its settings"),),
-            )
-        if execute and not client.create_group(wanted):
-            raise ConfigError(f"somebody else made the group {group!r} meanwhile; nothing of it was changed")
-    output.say(escape(f"group {group}: timeout {wanted.timeout_s} s, order {wanted.order}"))
-    _say_end(output, execute, "made")
-    output.result({"executed": execute, **asdict(GroupInfo(group, wanted.timeout_s, wanted.order))})
-
-
-def settings_for(logstore: Logstore, group: str, timeout_s: int | None, order: bool | None) -> Group:
-    """Those of a new group: the logstore's own unless they are said. Its own timing does not matter to the
-    service, so it is made to fit the timeout."""
-    ours = logstore.group
-    timeout = ours.timeout_s if timeout_s is None else timeout_s
-    return Group(
-        name=group,
-        holder=ours.holder,
-        timeout_s=timeout,
-        heartbeat_s=min(ours.heartbeat_s, timeout / 3),
-        order=ours.order if order is None else order,
-        patience_s=ours.patience_s,
-    )
-
-
-@groups.command("update")
+@groups.command("set")
 @click.argument("group", type=GroupName(), required=False)
 @timeout_option
 @order_option
 @logstore_option
 @execute_option
 @verb
-def update(
+def set_(
     output: Output,
     *,
     group: str | None,
@@ -209,34 +168,52 @@ def update(
     name: str | None,
     execute: bool,
 ) -> None:
-    """Change the timeout or the order of GROUP, or of the logstore's own: then to what its settings say.
+    """Give GROUP, or the logstore's own, a timeout or an order. A group that is not there is made.
 
-    All its members go by the new settings. Order that is turned on holds for shards that come later.
+    What is not said stays; a new group has it from the settings of the logstore's own, and so has that group
+    itself where nothing is said. All members go by it; order that is turned on holds for later shards.
     """
     logstore = resolve(name)
-    chosen = group or logstore.group.name
-    if timeout_s is None and order is None and chosen == logstore.group.name:
-        timeout_s, order = logstore.group.timeout_s, logstore.group.order
-    if timeout_s is None and order is None:
-        raise click.UsageError("say what to change: --timeout, --order or --no-order")
+    chosen, changes = group or logstore.group.name, _said(timeout_s, order)
     with SlsClient(logstore.service) as client:
-        info = group_info(client, chosen)
-        after = GroupInfo(
-            chosen,
-            info.timeout_s if timeout_s is None else timeout_s,
-            info.order if order is None else order,
-        )
-        if execute and after != info:
+        before = next((info for info in client.groups() if info.name == chosen), None)
+        after = _after(logstore.group, chosen, before, changes)
+        if execute and before is None and not client.create_group(after):
+            raise ConfigError(f"somebody else made the group {chosen!r} meanwhile; nothing of it was changed")
+        if execute and before is not None and before != after:
             client.update_group(chosen, timeout_s=after.timeout_s, order=after.order)
-    output.table(
-        ["", "is", "becomes"],
-        [("timeout", f"{info.timeout_s} s", f"{after.timeout_s} s"), ("order", info.order, after.order)],
-    )
-    if after == info:
+    _show_change(output, before, after)
+    if before == after:
         output.say("nothing changes")
     else:
-        _say_end(output, execute, "changed")
-    output.result({"executed": execute, "before": asdict(info), "after": asdict(after)})
+        _say_end(output, execute, "changed" if before else "made")
+    output.result({"executed": execute, "before": asdict(before) if before else None, "after": asdict(after)})
+
+
+def _said(timeout_s: int | None, order: bool | None) -> dict[str, Any]:
+    said = {"timeout_s": timeout_s, "order": order}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _after(ours: Group, chosen: str, before: GroupInfo | None, changes: Mapping[str, Any]) -> GroupInfo:
+    """The group as it is to be. Raises UsageError for another's group of which nothing is said."""
+    if before and changes:
+        return replace(before, **changes)
+    if before and chosen != ours.name:
+        raise click.UsageError("say what to change: --timeout, --order or --no-order")
+    return replace(GroupInfo(chosen, ours.timeout_s, ours.order), **changes)
+
+
+def _show_change(output: Output, before: GroupInfo | None, after: GroupInfo) -> None:
+    if before is None:
+        output.say(escape(f"group {after.name} is not there: it is made"))
+    output.table(
+        ["", "is", "becomes"],
+        [
+            ("timeout", f"{before.timeout_s} s" if before else "", f"{after.timeout_s} s"),
+            ("order", before.order if before else "", after.order),
+        ],
+    )
 
 
 @groups.command("delete")

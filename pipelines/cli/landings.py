@@ -3,10 +3,11 @@
 from typing import Any
 
 import click
+from pyiceberg.table import Table
 
-from pipelines.cli.deciding import decision, show
+from pipelines.cli.deciding import decision, show_effect
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.output import Output, megabytes, moment, span, verb
+from pipelines.cli.output import Output, span, verb
 from pipelines.landing.commit.operation import Decision
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.landings import (
@@ -24,16 +25,16 @@ from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.cures import Call
 from sls_io.wire.client import SlsClient
 
-_RUN = click.argument("run", metavar="RUN")
 _SHOWN = 10
 
 
 @click.group("landings")
 def landings() -> None:
-    """What is on its way: list, describe, abort. A dry run until --execute; --json, --debug."""
+    """What is on its way: show, abort. A dry run until --execute; --json, --debug."""
 
 
-@landings.command("list")
+@landings.command("show")
+@click.argument("run", metavar="RUN", required=False)
 @click.option(
     "--state",
     "only",
@@ -46,34 +47,28 @@ def landings() -> None:
 )
 @logstore_option
 @verb
-def listed(output: Output, *, only: tuple[str, ...], last: int, name: str | None) -> None:
+def show(output: Output, *, run: str | None, only: tuple[str, ...], last: int, name: str | None) -> None:
     """Show the landings: committed, open (a run may be at work), hanging (nothing was written for longer than
-    the time-out), aborted.
+    the time-out), aborted; of RUN its files, too, and what each whole file holds.
 
     A landing is known by the first digits of its id, which the names of its files have and sls-lake windows
     prints. Nothing that is not committed is seen by any reader.
     """
-    found = landings_of(resolve(name), Lake.default())
-    chosen = [x for x in found.found if not only or x.state in only][-last:]
-    _show(output, found, chosen)
-
-
-@landings.command("describe")
-@_RUN
-@logstore_option
-@verb
-def describe(output: Output, *, run: str, name: str | None) -> None:
-    """Show one landing: state, age, its files, and what each whole file holds."""
     logstore, lake = resolve(name), Lake.default()
     found = landings_of(logstore, lake)
-    table = lake.load(logstore.table)
-    one = found.one(run)
+    if run is not None:
+        _show_one(output, found, found.one(run), lake.load(logstore.table))
+    else:
+        _show(output, found, [x for x in found.found if not only or x.state in only][-last:])
+
+
+def _show_one(output: Output, found: Landings, one: OneLanding, table: Table | None) -> None:
     one = described(one, table) if table is not None else one
-    show(output, one)
+    show_effect(output, one)
     output.result({"timeout_s": found.timeout_s, **one.document()})
 
 
-@decision(landings, "abort", _RUN)
+@decision(landings, "abort", click.argument("run", metavar="RUN"))
 def abort(lake: Lake, logstore: Logstore, client: SlsClient, run: str) -> Decision[Any]:
     """Make sure that the landing RUN is never committed; its files are left to the sweep.
 
@@ -85,34 +80,21 @@ def abort(lake: Lake, logstore: Logstore, client: SlsClient, run: str) -> Decisi
 
 def _show(output: Output, found: Landings, chosen: list[OneLanding]) -> None:
     now_s = SYSTEM_CLOCK.now()
-    output.table(
+    output.records(
         [
-            "run",
-            "state",
-            "landed (UTC)",
-            ">windows",
-            ">rows",
-            ">files",
-            ">size",
-            ">age",
-            ">silent for",
-            "receive hours",
-            "",
-        ],
-        [
-            (
-                x.run,
-                str(x.state),
-                moment(x.at_s),
-                x.windows or None,
-                x.rows if x.snapshot_id is not None else None,
-                len(x.files) or None,
-                megabytes(x.size) if x.files else "",
-                span(_since(now_s, x.first_s)),
-                span(_since(now_s, x.last_s)),
-                _hours(x),
-                x.why,
-            )
+            {
+                "run": x.run,
+                "state": x.state.value,
+                "landed_s": x.at_s,
+                "windows": x.windows or None,
+                "rows": x.rows if x.snapshot_id is not None else None,
+                "files": len(x.files) or None,
+                "size": x.size or None,
+                "age": span(_since(now_s, x.first_s)),
+                "silent for": span(_since(now_s, x.last_s)),
+                "hours": _hours(x),
+                "": x.why,
+            }
             for x in chosen
         ],
         less=("size", "windows", "receive hours"),

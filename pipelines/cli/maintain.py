@@ -2,7 +2,7 @@
 
 import click
 
-from pipelines.cli.deciding import execute_option, show
+from pipelines.cli.deciding import execute_option, show_effect
 from pipelines.cli.hours import older_than_option
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
@@ -90,7 +90,7 @@ def maintain(
         )
         progress.phase("looking at files and snapshots")
         done = maintainer.execute(only or STEPS) if execute else maintainer.plan(only or STEPS)
-    show(output, done)
+    show_effect(output, done)
     if not done.executed:
         output.say_dry()
     else:

@@ -63,7 +63,6 @@ _HEADINGS = {
     "hour": "receive hour",
     "hours": "receive hours",
     "file_bytes": "size",
-    "modified_s": "written (UTC)",
 }
 _NOTHING: Sequence[object] = (None, "", (), [], range(0))
 _ROWS_MAX = 60
@@ -292,7 +291,8 @@ def shown(cell: object) -> str:
 
 def heading(name: str) -> str:
     """The name of a field as people read it above a column."""
-    return _HEADINGS.get(name) or name.removesuffix("_s").removesuffix("_ms").replace("_", " ")
+    words = name.removesuffix("_s").removesuffix("_ms")
+    return _HEADINGS.get(name) or words.replace("_", " ") + (" (UTC)" if words != name else "")
 
 
 def cell(name: str, value: Any) -> str:

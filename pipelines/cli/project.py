@@ -28,15 +28,26 @@ from sls_io.values.window import HOUR_S
 from sls_io.wire.client import SlsClient
 
 
-@click.group("logstores")
-def logstores() -> None:
-    """List the logstores that are set up, or look for new ones. Dry run until --execute; --json, --debug."""
-
-
-@logstores.command("list")
+@click.command("logstores")
+@click.option("--refresh", "new", is_flag=True, help="Ask the service for new ones.")
+@execute_option
 @verb
-def listed(output: Output) -> None:
-    """Show every logstore that is set up: its name here, in the service, its table, its start."""
+def logstores(output: Output, *, new: bool, execute: bool) -> None:
+    """Show every logstore that is set up: its name here, in the service, its table, its start.
+
+    --refresh asks the service for new logstores that the patterns of a project's settings name, and
+    --execute keeps them. Nothing is taken out of the list: a logstore that the service does not list any more
+    keeps its table, and is named. Reload Dagster's code location afterwards.
+    """
+    if new:
+        _refresh(output, execute=execute)
+    elif execute:
+        raise click.UsageError("--execute keeps what --refresh finds: say --refresh, too")
+    else:
+        _show(output)
+
+
+def _show(output: Output) -> None:
     rows = []
     for name, place, attributes in sorted(written(project_root()), key=lambda each: each[0]):
         if isinstance(attributes, ConfigError):
@@ -60,22 +71,14 @@ def listed(output: Output) -> None:
     output.result({"logstores": rows})
 
 
-@logstores.command("refresh")
-@execute_option
-@verb
-def refresh(output: Output, *, execute: bool) -> None:
-    """Ask the service for new logstores that the patterns of a project's settings name, and keep them.
-
-    Nothing is taken out of the list: a logstore that the service does not list any more keeps its table, and
-    is named. Reload Dagster's code location afterwards.
-    """
+def _refresh(output: Output, *, execute: bool) -> None:
     root = project_root()
     paths = project_files(root)
     if not paths:
         raise ConfigError(
             f"no file under {root / 'pipelines' / 'defs'} is of the type pipelines.components.SlsProject: "
             "each logstore has a file of its own",
-            cures=(Call(("logstores", "list"), does="shows them"),),
+            cures=(Call(("logstores",), does="shows them"),),
         )
     found = [_refreshed(output, path, root, execute=execute) for path in paths]
     if execute:

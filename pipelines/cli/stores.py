@@ -120,6 +120,12 @@ def reader_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
+def check_reader(reader: str | None, *places: str) -> None:
+    """Raises UsageError for a reader where no place keeps several."""
+    if reader and not {place.partition(":")[0] for place in places} & {"file", "sql"}:
+        raise click.UsageError("--reader is for a file and a database: a group has one reader, itself")
+
+
 def is_group_name(text: str) -> bool:
     """Whether the service takes it as the name of a consumer group."""
     try:

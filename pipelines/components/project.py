@@ -27,8 +27,8 @@ class ProjectSchema(RootModel[dict[str, Any]]):
 class SlsProject(dg.Component):
     """The logstores of a project that a pattern names, each as `SlsLogstore` would make it.
 
-    The list of them is kept beside this file. `sls-lake logstores refresh --execute` asks the service for new
-    ones; reload the code location then. No answer of the service takes one away.
+    The list of them is kept beside this file. `sls-lake logstores --refresh --execute` asks the service for
+    new ones; reload the code location then. No answer of the service takes one away.
     """
 
     def __init__(self, logstores: list[tuple[Logstore, str]]) -> None:

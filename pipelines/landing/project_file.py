@@ -6,7 +6,7 @@
     defaults    what every one of them has; `table` may hold {logstore}, the name as a table can be called
     overrides   name of a logstore -> what differs for it
 
-Which logstores there are stands in `logstores.json` beside the file. `sls-lake logstores refresh` asks the
+Which logstores there are stands in `logstores.json` beside the file. `sls-lake logstores --refresh` asks the
 service and adds the new ones, each with the hour in which it was made, where its history begins. Nothing
 is ever taken out of the list by an answer: a service that is away, or that says that a logstore is gone,
 must not take its assets, its schedule and the name of its table with it. Who reads the definitions asks
@@ -35,7 +35,7 @@ KEPT = "logstores.json"
 TABLE = "bronze.{logstore}"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]")
 _START = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]{2}:00")
-_REFRESH = Call(("logstores", "refresh"), harmless=True, does="finds new ones")
+_REFRESH = Call(("logstores", "--refresh"), harmless=True, does="finds new ones")
 _KEPT_BYTES_MAX = 4 * 1024**2
 
 
@@ -145,7 +145,7 @@ def read_kept(folder: Path) -> dict[str, str]:
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ConfigError(
-            f"{path} is not what `logstores refresh` writes: restore it, or delete it and refresh",
+            f"{path} is not what `logstores --refresh` writes: restore it, or delete it and refresh",
             cures=(_REFRESH,),
         ) from None
     return dict(sorted(kept.items()))

@@ -27,7 +27,8 @@ from sls_io.emulator.page import render
 from sls_io.emulator.server import ServiceApp
 from sls_io.emulator.signing import Key
 from sls_io.emulator.storage.refusal import Refused, no_group, parameter_invalid
-from sls_io.emulator.storage.store import CURSOR_MAX, SHARDS_MAX, ShardLog, StoredLogstore
+from sls_io.emulator.storage.shard_log import ShardLog
+from sls_io.emulator.storage.store import CURSOR_MAX, SHARDS_MAX, StoredLogstore
 from sls_io.values.errors import ConfigError
 from sls_io.values.settings import is_loopback
 from sls_io.wire.loggroup import groups

@@ -14,7 +14,8 @@ from typing import Any
 from sls_io.emulator.service import LogService, RoutedRequest, ServedAnswer
 from sls_io.emulator.storage.groups import ConsumerGroup
 from sls_io.emulator.storage.refusal import Refused, no_group, parameter_invalid
-from sls_io.emulator.storage.store import TTL_FOREVER_DAYS, Change, ShardLog
+from sls_io.emulator.storage.shard_log import Change, ShardLog
+from sls_io.emulator.storage.store import TTL_FOREVER_DAYS
 from sls_io.values.errors import ConfigError
 from sls_io.values.window import cursor_from_wire, cursor_to_wire
 

@@ -18,7 +18,8 @@ from sls_io.emulator.storage.groups import ConsumerGroup
 from sls_io.emulator.storage.journal import open_journal
 from sls_io.emulator.storage.logs import check_group
 from sls_io.emulator.storage.refusal import Refused, no_group
-from sls_io.emulator.storage.store import DAY_S, RecordSpan, ShardLog, Store, StoredLogstore
+from sls_io.emulator.storage.shard_log import RecordSpan, ShardLog
+from sls_io.emulator.storage.store import DAY_S, Store, StoredLogstore
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import ConfigError, DecodeError
 from sls_io.wire.loggroup import COMPRESSIONS, decompress, frame

@@ -28,7 +28,8 @@ from sls_io.checkpoints.policy import OutsidePolicy
 from sls_io.checkpoints.store import CheckpointStore
 from sls_io.coordination.coordinator import Coordinator
 from sls_io.coordination.server_group import ServerGroup, heartbeat_client
-from sls_io.decoding.decode import Declared, Decoder
+from sls_io.decoding.decode import Decoder
+from sls_io.decoding.pairs import Declared
 from sls_io.reader.broadcast import Broadcast
 from sls_io.reader.held import Held
 from sls_io.reader.rows import Extent, Rows

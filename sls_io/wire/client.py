@@ -318,7 +318,7 @@ class SlsClient:
         except (KeyError, TypeError, ValueError):
             raise _unexpected("ListConsumerGroup") from None
 
-    def create_group(self, group: Group) -> bool:
+    def create_group(self, group: Group | GroupInfo) -> bool:
         """Make the group; False when it is there already, whose settings are left as they are."""
         body = {"consumerGroup": group.name, "timeout": group.timeout_s, "order": group.order}
         try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from aliyun.log import log_logs_raw_pb2 as pb
 
 from sls_io import Reader, open_logstore
-from sls_io.decoding.decode import Declared
+from sls_io.decoding.pairs import Declared
 from sls_io.emulator import Emulator
 
 PROJECT, LOGSTORE = "demo", "logs"

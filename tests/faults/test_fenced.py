@@ -155,12 +155,12 @@ def test_what_is_on_its_way_is_seen_by_its_owner_and_by_no_reader(world: World, 
 
     def look() -> None:
         assert len(world.table_rows()) == 20, "a reader sees what is committed"
-        seen.append(command("landings", "list", "--state", "open"))
+        seen.append(command("landings", "show", "--state", "open"))
         run = seen[0]["landings"][0]["run"]
-        seen.append(command("landings", "describe", run))
+        seen.append(command("landings", "show", run))
         seen.append(command("landings", "abort", run))
         seen.append(command("landings", "abort", run, json=False))
-        seen.append(command("landings", "list", json=False))
+        seen.append(command("landings", "show", json=False))
 
     report = world.land(on_event=At("publish", look))
 
@@ -176,7 +176,7 @@ def test_what_is_on_its_way_is_seen_by_its_owner_and_by_no_reader(world: World, 
         assert window.begin <= file["part"]["first_cursor"] <= file["part"]["last_cursor"] < window.end
     assert (dry["executed"], dry["committed"], dry["state"]) == (False, None, "open")
     assert "dry run" in text["text"] and "committed" in table["text"] and one["run"] in table["text"]
-    done = command("landings", "list")["landings"]
+    done = command("landings", "show")["landings"]
     assert [x["state"] for x in done] == ["committed"] * 3 and [x["rows"] for x in done] == [0, 20, TO_COME]
     assert done[-1]["run"] == one["run"] and done[-1]["files"] == []
 
@@ -186,17 +186,17 @@ def test_one_that_is_silent_for_longer_than_the_time_out_hangs(world: World, com
 
     assert staged(world, TIMEOUT_S - 60) == {run: Stage.OPEN}
     assert staged(world, TIMEOUT_S + 60) == {run: Stage.HANGING}
-    assert command("landings", "list", "--state", "hanging")["landings"] == []
+    assert command("landings", "show", "--state", "hanging")["landings"] == []
     age(world, run, 2 * TIMEOUT_S)
-    hanging = command("landings", "list", "--state", "hanging")
+    hanging = command("landings", "show", "--state", "hanging")
     assert [(x["run"], x["state"]) for x in hanging["landings"]] == [(run, "hanging")]
     assert (
         f"landings abort {run}   makes sure"
-        in command("landings", "list", "--state", "hanging", json=False)["text"]
+        in command("landings", "show", "--state", "hanging", json=False)["text"]
     )
     said = command("landings", "abort", run, "--execute")
     assert said["executed"] and said["committed"] == world.table.metadata.current_snapshot_id
-    assert command("landings", "list", "--state", "hanging")["landings"] == []
+    assert command("landings", "show", "--state", "hanging")["landings"] == []
     again = command("landings", "abort", run, "--execute")
     assert (again["code"], again["committed"], again["state"]) == (0, None, "aborted")
     assert command("windows")["entries"][-1]["verb"] == f"abort {run}"

@@ -8,7 +8,7 @@ import shlex
 import pytest
 from pyiceberg.expressions import And, EqualTo, LessThan
 
-from pipelines.cli.deciding import decide, show
+from pipelines.cli.deciding import decide, show_effect
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.cli.output import Output
 from pipelines.landing.commit.operation import Planned, execute
@@ -273,7 +273,7 @@ def test_what_is_withdrawn_by_then_is_not_said_to_be_pulled_again(started: World
     view = plan_rollback(started.lake, started.logstore.table, undone).view
 
     file = io.StringIO()
-    show(Output(file=file), view)
+    show_effect(Output(file=file), view)
     said = " ".join(file.getvalue().split())
     assert view.hours == view.hours_out == (HOUR0,) and not view.pulled_again
     assert "pulled again" not in said and "a backfill that names 2026-09-21-14:00" in said

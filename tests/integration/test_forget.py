@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.expressions import AlwaysTrue
 
-from pipelines.cli.deciding import show as show_effect
+from pipelines.cli.deciding import show_effect
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.cli.output import Output
 from pipelines.cli.verify import show

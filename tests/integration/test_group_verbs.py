@@ -36,12 +36,14 @@ def test_a_group_is_made_changed_cloned_and_deleted_each_after_its_dry_run(
         return {row["name"] for row in command("groups", "list")["groups"]}
 
     assert names() == {OTHER}
-    make = ("groups", "create", "audit", "--timeout", "45", "--no-order")
+    make = ("groups", "set", "audit", "--timeout", "45", "--no-order")
     assert command(*make)["code"] == 0 and names() == {OTHER}
     assert command(*make, "--execute")["code"] == 0 and names() == {OTHER, "audit"}
-    assert "already" in command(*make, "--execute")["error"]
+    again = command(*make, "--execute")
+    assert again["before"] == again["after"] == {"name": "audit", "timeout_s": 45, "order": False}
+    assert "say what to change" in command("groups", "set", "audit")["error"]
 
-    change = ("groups", "update", "audit", "--timeout", "90")
+    change = ("groups", "set", "audit", "--timeout", "90")
     assert command(*change)["after"] == {"name": "audit", "timeout_s": 90, "order": False}
     rows = {row["name"]: row for row in command("groups", "list")["groups"]}
     assert rows["audit"]["timeout_s"] == 45
@@ -64,6 +66,29 @@ def test_a_group_is_made_changed_cloned_and_deleted_each_after_its_dry_run(
     assert command("groups", "delete", "audit")["code"] == 0 and "audit" in names()
     assert command("groups", "delete", "audit", "--execute")["code"] == 0 and names() == {OTHER, "copy"}
     assert "has no consumer group 'audit'" in command("groups", "delete", "audit", "--execute")["error"]
+
+
+def test_a_copy_to_a_group_that_is_not_there_makes_it_as_the_logstores_own_and_a_schedule_makes_none(
+    filled: World, command: Command
+) -> None:
+    copy = copy_to("group:fresh", "earliest")
+    assert command(*copy)["made"] is True
+    done = command(*copy, "--execute")
+    assert done["made"] is True and {e["outcome"] for e in by_shard(done).values()} == {"sent"}
+    with filled.client as client:
+        begins = {shard.id: client.head(shard).begin for shard in client.shards()}
+        (info,) = [info for info in client.groups() if info.name == "fresh"]
+    ours = filled.logstore.group
+    assert (info.timeout_s, info.order) == (ours.timeout_s, ours.order)
+    assert filled.checkpoints("fresh") == begins
+
+    refused = command(*copy_to("group:fersh", REPORT, "--forward-only"), "--execute")
+    assert refused["code"] == EXIT_USAGE and "no consumer group 'fersh'" in refused["error"]
+    assert "sls-lake groups set fersh" in refused["error"]
+
+    for words in (copy_to(REPORT, "earliest"), ("checkpoints", "show", REPORT)):
+        refused = command(*words, "--reader", "x")
+        assert refused["code"] == EXIT_USAGE and "--reader is for a file" in refused["error"]
 
 
 def test_a_group_that_is_read_is_neither_deleted_nor_reset(filled: World, command: Command) -> None:
@@ -156,7 +181,7 @@ def test_a_group_that_differs_from_the_settings_is_said_and_changed_on_request(
     with filled.client as client:
         client.create_group(Group(name="lake", timeout_s=99, order=False))
     assert command("groups", "describe")["drift"] == ["timeout_s is 99, not 30", "order is False, not True"]
-    command("groups", "update", "--execute")
+    command("groups", "set", "--execute")
     assert command("groups", "describe")["drift"] == []
 
 
@@ -531,7 +556,7 @@ def test_the_call_that_a_dry_run_prints_runs_as_it_stands(
 ) -> None:
     out = tmp_path / "marked.csv"
     words = copy_to(f"csv:{out}", "earliest")
-    command("groups", "create", OTHER, "--execute")
+    command("groups", "set", OTHER, "--execute")
     said = command(*words, json=False)["text"]
     call = said.partition("this does it:\n")[2].splitlines()[0]
     assert call.count("--logstore") == 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyiceberg.table.update import SetLocationUpdate
 
-from pipelines.cli.deciding import show
+from pipelines.cli.deciding import show_effect
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.cli.output import Output
 from pipelines.landing.commit.operation import Tools, execute
@@ -451,7 +451,7 @@ def test_people_read_what_would_go(sealed: World) -> None:
     left = orphan(sealed)
     file = io.StringIO()
 
-    show(Output(file=file), maintainer(sealed, snapshots_max=2).plan())
+    show_effect(Output(file=file), maintainer(sealed, snapshots_max=2).plan())
 
     said = file.getvalue()
     assert left.name in said and "5 expire, 2 stay" in said

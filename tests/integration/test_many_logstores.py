@@ -64,11 +64,11 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Ask:
 def test_new_logstores_are_kept_after_a_dry_run_and_land_as_any_other(
     world: World, folder: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dry = ask("logstores", "refresh")
+    dry = ask("logstores", "--refresh")
     assert set(dry["projects"][0]["new"]) == {"shop-orders", "shop-users"}
     assert not (folder / KEPT).exists()
-    assert ask("logstores", "refresh", "--execute")["code"] == 0
-    there = {row["name"]: row for row in ask("logstores", "list")["logstores"]}
+    assert ask("logstores", "--refresh", "--execute")["code"] == 0
+    there = {row["name"]: row for row in ask("logstores")["logstores"]}
     assert {n: r["logstore"] for n, r in there.items()} == {
         "shop_orders": "shop-orders",
         "shop_users": "shop-users",
@@ -84,7 +84,7 @@ def test_new_logstores_are_kept_after_a_dry_run_and_land_as_any_other(
         assert member.land().rows == 7
     assert ask("describe", "-l", "shop_orders")["code"] == 0
     make(world, "shop-carts")
-    again = ask("logstores", "refresh", "--execute")
+    again = ask("logstores", "--refresh", "--execute")
     assert list(again["projects"][0]["new"]) == ["shop-carts"]
     assert again["projects"][0]["kept"] == ["shop-orders", "shop-users"]
 
@@ -110,7 +110,7 @@ def test_a_name_that_another_file_has_is_refused_before_it_is_kept(folder: Path,
     (folder.parent / "mine" / "defs.yaml").write_text(
         "type: pipelines.components.SlsLogstore\nattributes: {table: other.shop_users}\n"
     )
-    refused = ask("logstores", "refresh", "--execute")
+    refused = ask("logstores", "--refresh", "--execute")
     assert refused["code"] == EXIT_USAGE and "'shop_users'" in refused["said"]
     assert not (folder / KEPT).exists()
 
@@ -118,29 +118,29 @@ def test_a_name_that_another_file_has_is_refused_before_it_is_kept(folder: Path,
 def test_what_the_service_does_not_list_any_more_stays_and_is_named(
     world: World, folder: Path, ask: Ask
 ) -> None:
-    ask("logstores", "refresh", "--execute")
+    ask("logstores", "--refresh", "--execute")
     before = (folder / KEPT).read_bytes()
     with world.client as client:
         client.transport.delete_logstore(PROJECT, "shop-users")
-    again = ask("logstores", "refresh", "--execute")
+    again = ask("logstores", "--refresh", "--execute")
     assert again["projects"][0]["not_listed"] == ["shop-users"]
     assert (folder / KEPT).read_bytes() == before
 
 
 def test_an_outage_takes_no_logstore_away(world: World, folder: Path, ask: Ask) -> None:
-    ask("logstores", "refresh", "--execute")
+    ask("logstores", "--refresh", "--execute")
     before = (folder / KEPT).read_bytes()
     fault = world.emulator.admin.fault("error", call="list_logstores", times=None, status=503)
-    refused = ask("logstores", "refresh", "--execute")
+    refused = ask("logstores", "--refresh", "--execute")
     world.emulator.admin.remove(fault)
     assert refused["code"] == EXIT_FAILED
     assert (folder / KEPT).read_bytes() == before
-    assert len(ask("logstores", "list")["logstores"]) == 2, "who reads them asks nobody"
+    assert len(ask("logstores")["logstores"]) == 2, "who reads them asks nobody"
 
 
 def test_without_a_project_file_the_verb_says_what_there_is_instead(
     world: World, folder: Path, ask: Ask
 ) -> None:
     (folder / "defs.yaml").unlink()
-    refused = ask("logstores", "refresh")
+    refused = ask("logstores", "--refresh")
     assert refused["code"] == EXIT_USAGE and "SlsProject" in refused["said"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.cli.deciding import show as show_effect
+from pipelines.cli.deciding import show_effect
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.cli.output import Output
 from pipelines.cli.windows import show

@@ -7,8 +7,9 @@ import pytest
 from sls_io.decoding import causes, chunks
 from sls_io.decoding.causes import Cause
 from sls_io.decoding.chunks import Chunks
-from sls_io.decoding.decode import Declared, Decoder
+from sls_io.decoding.decode import Decoder
 from sls_io.decoding.nested import Tree, safe
+from sls_io.decoding.pairs import Declared
 from sls_io.values.window import Cursor
 from sls_io.wire import loggroup
 from sls_io.wire.client import Page

@@ -32,7 +32,7 @@ def offered(folder: Path, *words: str) -> list[str]:
     ("words", "expected"),
     [
         (("des",), ["describe"]),
-        (("groups", "cr"), ["create"]),
+        (("groups", "se"), ["set"]),
         (("checkpoints", "set", "--out"), ["--out-of-range"]),
         (("describe", "--logstore", "o"), ["orders", "others"]),
         (("describe", "-l", "cl"), ["clicks"]),

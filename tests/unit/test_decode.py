@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from sls_io.decoding import causes
 from sls_io.decoding.causes import Cause
-from sls_io.decoding.decode import Declared, Decoder, identity_sum
+from sls_io.decoding.decode import Decoder, identity_sum
+from sls_io.decoding.pairs import Declared
 from sls_io.values.errors import ConfigError, DecodeError
 from sls_io.values.window import Cursor
 from sls_io.wire import loggroup

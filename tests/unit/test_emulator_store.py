@@ -6,7 +6,8 @@ from itertools import pairwise
 import pytest
 
 from sls_io.emulator.storage.refusal import Refused
-from sls_io.emulator.storage.store import DAY_S, RecordSpan, Store, StoredLogstore
+from sls_io.emulator.storage.shard_log import RecordSpan
+from sls_io.emulator.storage.store import DAY_S, Store, StoredLogstore
 from sls_io.values.shard import KEY_MAX, KEY_MIN
 
 NOW = 1_790_000_000.0

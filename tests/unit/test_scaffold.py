@@ -8,6 +8,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+import yaml
 
 from pipelines.cli.main import EXIT_FAILED, run
 from pipelines.components import SlsLogstore
@@ -109,13 +110,22 @@ def test_every_file_is_checked_and_what_is_wrong_is_said_with_its_line(
         ('transform: "json"', "transform 'json' failed"),
         ('hooks: "nowhere:f"', "hooks 'nowhere:f' failed"),
         ('hooks: "json:loads"', "has none of on_assigned"),
+        (
+            "service: {credentials: {provider: import, name: 'nowhere:keys'}}",
+            "credentials.name 'nowhere:keys' failed",
+        ),
+        ("coordinator: {database: 'oracle://db/leases'}", "a database of the kind 'oracle' is not known"),
     ],
 )
 def test_what_is_named_of_other_peoples_code_is_looked_for(
     project: Path, capsys: pytest.CaptureFixture[str], setting: str, said: str
 ) -> None:
     path = scaffold(project / "orders", start="2026-11-20-00:00", endpoint="http://127.0.0.1:9")
-    path.write_text(path.read_text().replace("columns: {}", f"columns: {{}}\n  {setting}"))
+    written = yaml.safe_load(path.read_text())
+    for name, value in yaml.safe_load(setting).items():
+        old = written["attributes"].get(name)
+        written["attributes"][name] = {**old, **value} if isinstance(old, dict) else value
+    path.write_text(yaml.safe_dump(written))
     capsys.readouterr()
     assert run(["check", "--json"]) == EXIT_FAILED
     (found,) = json.loads(capsys.readouterr().out)["logstores"]

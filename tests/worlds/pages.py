@@ -6,7 +6,8 @@ from typing import Any
 from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 
 from pipelines.landing.table.contract import Contract
-from sls_io.decoding.decode import Declared, Decoded, Decoder
+from sls_io.decoding.decode import Decoded, Decoder
+from sls_io.decoding.pairs import Declared
 from sls_io.values.window import Cursor
 from sls_io.wire import loggroup
 from sls_io.wire.client import Page

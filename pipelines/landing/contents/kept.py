@@ -23,8 +23,9 @@ from pipelines.landing.table.contract import Contract, arrow_schema
 from pipelines.landing.transform import Transform
 from sls_io.decoding import causes
 from sls_io.decoding.causes import KEYS_MAX, SEPARATOR, Cause, HeadShown
-from sls_io.decoding.decode import Declared, Decoder
+from sls_io.decoding.decode import Decoder
 from sls_io.decoding.nested import guarded, plain_log
+from sls_io.decoding.pairs import Declared
 from sls_io.values.window import Cursor
 from sls_io.wire import loggroup
 from sls_io.wire.client import Page

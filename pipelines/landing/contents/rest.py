@@ -26,8 +26,8 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression, IsNull
 from pipelines.landing.contents.kept import RereadRows, bytes_columns, is_log, kept_bytes, replaced
 from pipelines.landing.table.contract import Contract
 from sls_io.decoding.causes import Cause
-from sls_io.decoding.decode import Declared, of_texts
 from sls_io.decoding.nested import DIGEST, Ints, last_value
+from sls_io.decoding.pairs import Declared, of_texts
 from sls_io.decoding.texts import maps
 
 _PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))

@@ -5,7 +5,7 @@ against the `main` before: it is refused, the run loads the table, finds itself 
 that is paused, or on its way, can pass. No row and no ledger changes; the next run lands what this one had
 pulled.
 
-Worked example: a driver was suspended between its last file and its commit. `landings list --state hanging`
+Worked example: a driver was suspended between its last file and its commit. `landings show --state hanging`
 shows run 3f9c01aa, no sign of life for two hours. `landings abort 3f9c01aa --execute`; the driver wakes, its
 try is refused, and its run ends with LandingConflict. The sweep deletes the files once they are a day old.
 """

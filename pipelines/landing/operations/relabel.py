@@ -120,8 +120,10 @@ class Moved(Effect):
                 "warn",
             )
         if self.left is None and not self.unasked:
-            yield Note("the service says that the old logstore is gone: what of it had not landed cannot land any more")
-        yield Note("that no log is in both cannot be proven: who copied logs over begins behind the copies")
+            yield Note(
+                "the service says that the old logstore is gone: what had not landed cannot land any more"
+            )
+        yield Note("no proof that no log is in both: who copied logs over begins behind the copies")
 
     def document(self) -> dict[str, Any]:
         starts = [{"shard": shard, "cursor": cursor} for shard, cursor in self.starts.items()]

@@ -39,7 +39,7 @@ EXPIRE = Call(
     harmless=True,
     does="with fewer --snapshots: main does not need it, and the snapshots that do expire",
 )
-LANDINGS = Call(("landings", "list"))
+LANDINGS = Call(("landings", "show"))
 UPGRADE = Do("upgrade sls-lake to the release that wrote the table")
 
 

@@ -52,7 +52,8 @@ from pyiceberg.types import (
 
 from pipelines.landing.table import calls, casts
 from pipelines.landing.table.names import WrongColumn, check_names
-from sls_io.decoding.decode import Declared, Decoder
+from sls_io.decoding.decode import Decoder
+from sls_io.decoding.pairs import Declared
 from sls_io.values.errors import ConfigError, printable
 from sls_io.values.named import load as load_named
 from sls_io.values.window import HOUR_S

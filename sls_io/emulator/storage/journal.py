@@ -43,7 +43,8 @@ from sls_io.emulator.storage.segment import (
     set_aside,
     write_ends,
 )
-from sls_io.emulator.storage.store import Change, Place, Store
+from sls_io.emulator.storage.shard_log import Change, Place
+from sls_io.emulator.storage.store import Store
 from sls_io.values.errors import ConfigError
 
 SEGMENT_BYTES_MAX = 256 * 1024 * 1024

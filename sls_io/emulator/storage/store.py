@@ -13,9 +13,7 @@ Rules:
 
 import re
 import zlib
-from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -23,17 +21,16 @@ from typing import Any
 from sls_io.emulator.storage.groups import ConsumerGroup, Shape
 from sls_io.emulator.storage.refusal import (
     Refused,
-    invalid_cursor,
     no_logstore,
     no_project,
     no_shard,
     parameter_invalid,
 )
-from sls_io.values.shard import KEY_MAX, Shard, ancestors
+from sls_io.emulator.storage.shard_log import Change, Place, ShardLog
+from sls_io.values.shard import KEY_MAX, ancestors
 
 DAY_S = 86_400
 TTL_FOREVER_DAYS = 3650
-PAGE_BYTES_MAX = 10 * 1024 * 1024
 SHARDS_MAX = 256
 CURSOR_MAX = 9_000_000_000_000_000_000
 """Cursors are kept in 64 bits with a sign: above it a jump would make a shard that nobody can read."""
@@ -41,170 +38,6 @@ _KEY = re.compile(r"[0-9a-f]{32}")
 _PROJECT = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _LOGSTORE = re.compile(r"[a-z0-9][a-z0-9_-]{0,61}[a-z0-9]")
 _KEYS = 1 << 128
-
-Place = Any
-Change = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class RecordSpan:
-    """One page before its bytes are read: groups [first, first + count) by position.
-
-    `next` is the next cursor, `last` the cursor of the last group (None when empty), `time_s` its
-    receive second; `raw_bytes` counts the framed groups; `at_end` says nothing is behind `next`.
-    """
-
-    places: Sequence[Place]
-    sizes: list[int]
-    raw_bytes: int
-    first: int | None
-    last: int | None
-    next: int
-    time_s: int | None
-    at_end: bool
-
-    @property
-    def count(self) -> int:
-        return len(self.places)
-
-
-class ShardLog:
-    """One shard: its range and the index of its LogGroups, oldest first."""
-
-    __slots__ = (
-        "base", "begin_key", "closed_s", "created_s", "cursors", "cut", "end_key", "ends", "id", "next",
-        "places", "times",
-    )  # fmt: skip
-
-    def __init__(
-        self, id: int, begin_key: str, end_key: str, created_s: float, base: int, *, numbered: bool = False
-    ) -> None:
-        self.id, self.begin_key, self.end_key, self.created_s = id, begin_key, end_key, created_s
-        self.closed_s: float | None = None
-        self.base = base
-        self.next = base
-        self.cut = 0
-        self.cursors = array("q")
-        self.times = array("q")
-        self.ends = array("q")
-        self.places: MutableSequence[Place] = array("q") if numbered else []
-
-    @property
-    def readonly(self) -> bool:
-        return self.closed_s is not None
-
-    @property
-    def begin(self) -> int:
-        """Cursor of the oldest group, or of the next write."""
-        return self.cursors[0] if self.cursors else self.next
-
-    @property
-    def raw_bytes(self) -> int:
-        """Framed bytes kept."""
-        return self.ends[-1] - self.cut if self.ends else 0
-
-    def value(self) -> Shard:
-        """As ListShards tells it."""
-        return Shard(self.id, self.readonly, self.begin_key, self.end_key, int(self.created_s))
-
-    def append(self, place: Place, size: int, now: float) -> int:
-        """Add one LogGroup of `size` framed bytes; returns its cursor."""
-        cursor = self.next
-        self.restore(cursor, self.second(now), place, size)
-        return cursor
-
-    def second(self, now: float) -> int:
-        """The receive second a write at `now` gets."""
-        return max(int(now), self.times[-1]) if self.times else int(now)
-
-    def restore(self, cursor: int, time_s: int, place: Place, size: int) -> None:
-        """Add a LogGroup whose cursor and receive second are known."""
-        self.ends.append((self.ends[-1] if self.ends else self.cut) + size)
-        self.cursors.append(cursor)
-        self.times.append(time_s)
-        self.places.append(place)
-        self.next = cursor + 1
-
-    def at_time(self, second: int) -> int:
-        """Cursor of the first group received at or after `second`, or of the next write."""
-        position = bisect_left(self.times, second)
-        return self.cursors[position] if position < len(self.cursors) else self.next
-
-    def time_of(self, cursor: int) -> int:
-        """Receive second of the first group at or after `cursor`. InvalidCursor at the end."""
-        self._check(cursor)
-        position = bisect_left(self.cursors, cursor)
-        if position == len(self.cursors):
-            raise invalid_cursor()
-        return self.times[position]
-
-    def span(self, cursor: int, count: int, end: int | None, bytes_max: int = PAGE_BYTES_MAX) -> RecordSpan:
-        """At most `count` groups from `cursor`, before `end`, within `bytes_max` but at least one."""
-        self._check(cursor)
-        if end is not None and end < cursor:
-            raise parameter_invalid("end_cursor is before cursor")
-        first = bisect_left(self.cursors, cursor)
-        limit = len(self.cursors) if end is None else bisect_left(self.cursors, end)
-        stop = min(limit, first + count)
-        if stop > first:
-            room = bisect_right(self.ends, self._before(first) + bytes_max, first, stop)
-            stop = max(room, first + 1)
-            stop = self._contiguous(first, stop)
-        sizes = [self.ends[i] - self._before(i) for i in range(first, stop)]
-        if stop < limit:
-            following = self.cursors[stop]
-        else:
-            following = self.next if end is None else min(end, self.next)
-        some = stop > first
-        return RecordSpan(
-            places=self.places[first:stop],
-            sizes=sizes,
-            raw_bytes=sum(sizes),
-            first=self.cursors[first] if some else None,
-            last=self.cursors[stop - 1] if some else None,
-            next=max(following, cursor),
-            time_s=self.times[stop - 1] if some else None,
-            at_end=following >= self.next,
-        )
-
-    def trim(self, cursor: int) -> Sequence[Place]:
-        """Forget the groups before `cursor`; returns their places."""
-        gone = bisect_left(self.cursors, cursor)
-        places = self.places[:gone]
-        if gone:
-            self.cut = self.ends[gone - 1]
-            del self.cursors[:gone], self.times[:gone], self.ends[:gone], self.places[:gone]
-        return places
-
-    def entries(self) -> Iterator[tuple[int, int, Place, int]]:
-        """(cursor, receive second, place, size) of each group kept now."""
-        for i in range(len(self.cursors)):
-            if i < len(self.cursors):
-                yield self.cursors[i], self.times[i], self.places[i], self.ends[i] - self._before(i)
-
-    def doc(self) -> Change:
-        """What `Logstore.restore` needs of this shard, without its groups."""
-        keys = ("id", "begin_key", "end_key", "created_s", "closed_s", "base", "begin", "next")
-        return {key: getattr(self, key) for key in keys}
-
-    def _before(self, position: int) -> int:
-        return self.ends[position - 1] if position else self.cut
-
-    def _contiguous(self, first: int, stop: int) -> int:
-        if self.cursors[stop - 1] - self.cursors[first] == stop - 1 - first:
-            return stop
-        low, high = first + 1, stop
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.cursors[middle - 1] - self.cursors[first] == middle - 1 - first:
-                low = middle
-            else:
-                high = middle - 1
-        return low
-
-    def _check(self, cursor: int) -> None:
-        if not self.begin <= cursor <= self.next:
-            raise invalid_cursor()
 
 
 @dataclass(slots=True)
