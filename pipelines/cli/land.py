@@ -13,8 +13,8 @@ from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, noise_into, span, verb
 from pipelines.cli.progress import Line
+from pipelines.landing.commit.effect import record
 from pipelines.landing.commit.standing import commits
-from pipelines.landing.hours import hour_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, LandingReport, Verdict
@@ -93,10 +93,7 @@ def show(
     """The landing for people: numbers, hours, what waited, what is wrong."""
     output.say(_in_one_line(report))
     if report.hours:
-        output.table(
-            ["receive hour", ">rows", ">files", ">file MB"],
-            [(hour_text(h), x.rows, x.files, x.file_bytes / 1e6) for h, x in sorted(report.hours.items())],
-        )
+        output.records([{"hour": hour, **record(each)} for hour, each in sorted(report.hours.items())])
     if report.error_rows:
         output.say(f"{report.error_rows:,} rows could not be typed exactly: kept, see __error__ and __raw__")
     if report.closed:

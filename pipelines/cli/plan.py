@@ -8,7 +8,6 @@ from rich.markup import escape
 from pipelines.cli.backlog import say_backlog
 from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.output import Output, moment, verb
-from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.run.report import PlanReport
 from pipelines.landing.table import calls
@@ -42,13 +41,8 @@ def show(output: Output, report: PlanReport) -> None:
         output.say(f"{report.table}: nothing has landed yet; the first run fixes where each shard starts")
     if report.windows:
         output.say(f"{len(report.windows)} windows would land, up to {moment(report.until_s)} UTC:")
-        output.table(
-            ["shard", "receive hour", ">begin", ">end"],
-            [
-                (str(shard), hour_text(hour), str(begin), str(end))
-                for shard, hour, begin, end in report.windows
-            ],
-        )
+        names = ("shard", "hour", "begin", "end")
+        output.records([dict(zip(names, window, strict=True)) for window in report.windows])
     elif not report.first_start:
         output.say(f"nothing to land up to {moment(report.until_s)} UTC")
     for shard, end in sorted(report.closings.items()):

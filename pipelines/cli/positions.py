@@ -344,17 +344,16 @@ def _cells(view: PlaceView, shard: int) -> dict[str, str]:
 
 def show_moves(output: Output, moves: Iterable[Move], texts: Mapping[int, str]) -> None:
     """Each shard of a copy, and what is said of it."""
-    output.table(
-        ["shard", ">is at", ">to", ""],
+    output.records(
         [
-            (
-                str(move.shard),
-                "" if move.checkpoint is None else str(move.checkpoint),
-                "" if move.cursor is None else "=" if move.cursor == move.checkpoint else str(move.cursor),
-                texts[move.shard],
-            )
+            {
+                "shard": move.shard,
+                "checkpoint": move.checkpoint,
+                "cursor": "=" if None is not move.cursor == move.checkpoint else move.cursor,
+                "": texts[move.shard],
+            }
             for move in moves
-        ],
+        ]
     )
 
 

@@ -9,7 +9,7 @@ import click
 
 from pipelines.cli.deciding import decision, execute_option
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.output import Output, moment, verb
+from pipelines.cli.output import Output, verb
 from pipelines.landing.commit.operation import Decision
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.pause import plan_pause, plan_resume
@@ -52,24 +52,8 @@ def listed(output: Output, *, name: str | None) -> None:
         }
         for shard, edge in zip(found, edges, strict=True)
     ]
-    output.table(
-        ["shard", "state", "keys", "parents", "children", "made (UTC)", "oldest log (UTC)", ">begin", ">end"],
-        [
-            (
-                str(row["shard"]),
-                "read-only" if row["status"] == "readonly" else "open",
-                "..".join(key[:_KEY_CHARS] for key in row["keys"].split("..")),
-                ", ".join(map(str, row["parents"])),
-                ", ".join(map(str, row["children"])),
-                moment(row["created_s"]),
-                moment(row["oldest_s"]),
-                "" if row["begin"] is None else str(row["begin"]),
-                "" if row["end"] is None else str(row["end"]),
-            )
-            for row in rows
-        ],
-        less=("begin", "end", "made (UTC)", "keys"),
-    )
+    shown = [row | {"keys": _range(shard)} for row, shard in zip(rows, found, strict=True)]
+    output.records(shown, less=("begin", "end", "created (UTC)", "keys"))
     output.result({"logstore": logstore.name, "shards": rows})
 
 

@@ -95,7 +95,7 @@ def test_the_cure_that_verify_prints_for_metadata_shows_the_call_that_works(
     lose(remove_newest_metadata(calm))
     said = command("verify", json=False)
     cure = re.search(
-        r"(sls-lake table register(?: -\S+)*)(?: -l \S+)? +shows what can be put back", said["text"]
+        r"(sls-lake table register(?: -\S+)*)(?: -l \S+)? +# shows what can be put back", said["text"]
     )
     assert cure, said
     dry = command(*shlex.split(cure[1])[1:])

@@ -34,7 +34,7 @@ def ways(document: Mapping[str, Any]) -> list[str]:
 
 def first_call(error: str) -> list[str]:
     """The arguments of the first call below an error, as a person would copy them."""
-    found = re.search(r"^  sls-lake (.+?)(?:   |$)", error, re.MULTILINE)
+    found = re.search(r"^  sls-lake (.+?)(?:   #|$)", error, re.MULTILINE)
     assert found, error
     return shlex.split(found[1])
 

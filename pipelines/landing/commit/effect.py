@@ -80,7 +80,7 @@ class Effect:
         found = {}
         for name, value in self._values():
             if isinstance(value, Mapping) and name in _HEADS:
-                found[name] = [dict(zip(_HEADS[name], pair, strict=True)) for pair in sorted(value.items())]
+                found[name] = [dict(zip(_HEADS[name], pair, strict=True)) for pair in value.items()]
             elif isinstance(value, tuple) and _rows(value):
                 found[name] = [record(each) for each in value]
         return {name: rows for name, rows in found.items() if rows}

@@ -96,24 +96,29 @@ class Maintenance(Effect):
         return f"{self.table}: {', '.join(self.steps)}"
 
     def said(self) -> Iterable[Note]:
-        before, after = self.manifests
         for each in self.left:
             yield Note(f"not compacted: {left_text(each)}")
-        if "manifests" in self.steps:
-            yield Note(f"manifests: {before:,}" + (f", then {after:,}" if after != before else ""))
-        if "expire" in self.steps:
-            yield Note(f"snapshots: {len(self.expired):,} expire, {self.kept:,} stay")
-        for step, files in {"sweep": self.swept, "metadata": self.metadata}.items():
-            if step in self.steps:
-                yield Note(f"{step}: {len(files):,} files, {sum(f.size for f in files) / 1e6:,.1f} MB")
-        if (
-            "sweep" in self.steps
-            and not self.executed
-            and (self.compacted or self.expired or after != before)
-        ):
+        frees = self.compacted or self.expired or self.manifests[0] != self.manifests[1]
+        if "sweep" in self.steps and not self.executed and frees:
             yield Note("on top come files that this very run's compaction, manifests and expiry free")
         for why in self.put_off:
             yield Note(f"put off: {why}", "warn")
+
+    def numbers(self) -> dict[str, int | None]:
+        after = [hour.files_after for hour in self.compacted if hour.files_after is not None]
+        return {
+            "hours_compacted": len(self.compacted),
+            "rows_compacted": sum(hour.rows for hour in self.compacted),
+            "files_before": sum(hour.files for hour in self.compacted),
+            **({"files_after": sum(after)} if self.executed else {}),
+            "manifests_before": self.manifests[0],
+            "manifests_after": self.manifests[1],
+            "snapshots_expired": len(self.expired),
+            "snapshots_kept": self.kept,
+            "files_swept": len(self.swept),
+            "swept_bytes": sum(file.size for file in self.swept),
+            "metadata_files_deleted": len(self.metadata),
+        }
 
     def document(self) -> dict[str, Any]:
         return asdict(replace(self, compacted=tuple(replace(hour, tasks=()) for hour in self.compacted)))

@@ -148,7 +148,9 @@ def plan_mend(
             _check_accounted(place, task)
             tasks.append(task)
         changed += found
-    view = Mend(kept_in, place.name, place.origin.id, rows, mended, changed, len(tasks), dict(left))
+    view = Mend(
+        kept_in, place.name, place.origin.id, rows, mended, changed, len(tasks), dict(left.most_common())
+    )
     if not tasks:
         return Planned(view, place, None, nothing=f"no row of these hours of {view.table} would change")
     later = partial(look, lake, logstore, client)
