@@ -454,7 +454,7 @@ def test_people_read_what_would_go(sealed: World) -> None:
     show_effect(Output(file=file), maintainer(sealed, snapshots_max=2).plan())
 
     said = file.getvalue()
-    assert left.name in said and "5 expire, 2 stay" in said
+    assert left.name in said and "snapshots expired 5, snapshots kept 2" in said
     assert "2026-09-21-" in said and "/p/" not in said
 
 

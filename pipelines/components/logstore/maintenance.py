@@ -80,7 +80,7 @@ def maintenance_job(logstore: Logstore, bronze: dg.AssetKey, prune: dg.OpDefinit
         for why in done.put_off:
             context.log.warning(f"put off: {why}")
         context.log.info(sentence(done))
-        figures = metadata.of(done, tables=("compacted", "swept", "metadata"))
+        figures = metadata.of(done, tables=("compacted",))
         context.log_event(dg.AssetObservation(bronze, description=sentence(done), metadata=figures))
         # What was logged is stored when something is yielded, and lost when the step fails before.
         yield dg.Output(None, metadata=figures)

@@ -12,6 +12,7 @@ from typing import Any
 import dagster as dg
 
 from pipelines.landing.commit.effect import Effect
+from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.error_rows import HourErrors
 from pipelines.landing.inspection.runway import Runway
 from pipelines.landing.ledger.values import Landed
@@ -23,7 +24,7 @@ from sls_io.planning.waits import Wait
 from sls_io.values.window import HOUR_S
 
 MB = 1_000_000
-_ROWS_MAX = 50
+_ROWS_MAX = 20
 """Of a table: a logstore of hundreds of shards must not fill the event log; the command line shows all."""
 _MARKS = re.compile(r"[\\`*_\[\]<>#|~]")
 _SYSTEM_NAME = re.compile(r"__\w+?__")
@@ -50,16 +51,17 @@ def of(effect: Effect, *, tables: Collection[str] = (), word: str = "") -> Metad
 
 
 def records(rows: Iterable[Mapping[str, Any]]) -> dg.MetadataValue:
-    """The first of them, as a table; cursors and snapshots as text, since the page rounds large integers."""
-    shown = [
-        {
-            name: str(value) if value is None or (isinstance(value, int) and value > 2**53) else value
-            for name, value in row.items()
-        }
-        for row in islice(rows, _ROWS_MAX)
-    ]
+    """The first of them, as a table."""
+    shown = [{name: _cell(name, value) for name, value in row.items()} for row in islice(rows, _ROWS_MAX)]
     columns = dg.TableSchema(columns=[dg.TableColumn(name) for name in (shown or [{}])[0]])
     return dg.MetadataValue.table([dg.TableRecord(row) for row in shown], schema=columns)
+
+
+def _cell(name: str, value: Any) -> str | int | float:
+    """A receive hour in words; a snapshot as text, since the page rounds large integers."""
+    if isinstance(value, int | float) and abs(value) < 2**53:
+        return hour_text(int(value)) if name == "hour" else value
+    return "" if value is None else str(value)
 
 
 def table(logstore: Logstore) -> Metadata:

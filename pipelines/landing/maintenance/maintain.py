@@ -118,6 +118,7 @@ class Maintenance(Effect):
             "files_swept": len(self.swept),
             "swept_bytes": sum(file.size for file in self.swept),
             "metadata_files_deleted": len(self.metadata),
+            "put_off": len(self.put_off),
         }
 
     def document(self) -> dict[str, Any]:
