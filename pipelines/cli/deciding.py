@@ -4,7 +4,7 @@ A verb is its options and its plan. Here, once for all of them: the logstore is 
 shown; it is carried out where somebody said so, else the call that does it is named; then the document.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -14,13 +14,12 @@ from rich.markup import escape
 from pipelines.cli.logstores import logstore_option, resolve, resolve_to_land
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, cell, heading, verb
-from pipelines.landing.commit.effect import Effect, Note
+from pipelines.landing.commit.effect import Effect
 from pipelines.landing.commit.operation import Decision, Finished, Tools
 from pipelines.landing.table.lake import Lake
 from sls_io.wire.client import SlsClient
 
 execute_option = click.option("--execute", is_flag=True, help="Do it; without this it is a dry run.")
-_STYLES = {"": "{}", "warn": "[yellow]{}[/]", "loss": "[red]{}[/]"}
 _LISTED = 20
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -48,7 +47,8 @@ def decision(
 
         run.__doc__ = plan.__doc__
         command: Callable[..., Any] = verb(run)
-        for option in (execute_option, logstore_option, *reversed(options)):
+        every: tuple[Option, ...] = (execute_option, logstore_option, *reversed(options))
+        for option in every:
             command = option(command)
         group.command(name)(command)
         return plan
@@ -97,10 +97,4 @@ def show_effect(output: Output, effect: Effect) -> None:
         output.say(f"{heading(name)}: {some}{more}")
     for rows in effect.tables().values():
         output.records(rows)
-    say_notes(output, effect.said())
-
-
-def say_notes(output: Output, notes: Iterable[Note]) -> None:
-    """A line each, as bad as it is."""
-    for note in notes:
-        output.say(_STYLES[note.level].format(escape(note.text)))
+    output.say_notes(effect.said())

@@ -17,7 +17,7 @@ from pipelines.landing.commit.effect import record
 from pipelines.landing.commit.standing import commits
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
-from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, LandingReport, Verdict
+from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, LandingReport, Verdict, notes_of
 from pipelines.landing.spark.session import Engine, engine_here
 from pipelines.landing.table.home import home, made
 from pipelines.landing.watch.health import TimeLeft, Vitals, findings
@@ -98,14 +98,7 @@ def show(
         output.say(f"{report.error_rows:,} rows could not be typed exactly: kept, see __error__ and __raw__")
     if report.closed:
         output.say(f"closed shards: {', '.join(map(str, report.closed))}")
-    for gap in report.gaps:
-        output.say(f"gap, {gap}")
-    for line in report.suspects:
-        output.say(f"[red]suspect[/]: {escape(line)}")
-    for line in report.readable:
-        output.say(f"[yellow]gap[/]: {escape(line)}")
-    for shard, reason in sorted(report.waits.items()):
-        output.say(f"shard {shard} waits: {reason}")
+    output.say_notes(notes_of(report))
     if report.trouble and not report.came_to_nothing:
         output.say(f"[red]the service failed before the end[/]: {report.trouble}; what landed stands")
     for problem in verdict.problems:

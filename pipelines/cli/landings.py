@@ -9,7 +9,6 @@ from pipelines.cli.deciding import decision, show_effect
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, span, verb
 from pipelines.landing.commit.operation import Decision
-from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.landings import (
     Landings,
     OneLanding,
@@ -21,11 +20,11 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.abort import plan_abort
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
-from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.cures import Call
 from sls_io.wire.client import SlsClient
 
 _SHOWN = 10
+_COLUMNS = ("run", "state", "at_s", "windows", "rows", "size", "first_s", "last_s", "why")
 
 
 @click.group("landings")
@@ -79,26 +78,8 @@ def abort(lake: Lake, logstore: Logstore, client: SlsClient, run: str) -> Decisi
 
 
 def _show(output: Output, found: Landings, chosen: list[OneLanding]) -> None:
-    now_s = SYSTEM_CLOCK.now()
-    output.records(
-        [
-            {
-                "run": x.run,
-                "state": x.state.value,
-                "landed_s": x.at_s,
-                "windows": x.windows or None,
-                "rows": x.rows if x.snapshot_id is not None else None,
-                "files": len(x.files) or None,
-                "size": x.size or None,
-                "age": span(_since(now_s, x.first_s)),
-                "silent for": span(_since(now_s, x.last_s)),
-                "hours": _hours(x),
-                "": x.why,
-            }
-            for x in chosen
-        ],
-        less=("size", "windows", "receive hours"),
-    )
+    documents = [x.document() for x in chosen]
+    output.records([{name: one[name] for name in _COLUMNS} for one in documents], less=("size", "windows"))
     output.say(f"{len(chosen)} of {len(found.found)} landings; the time-out is {span(found.timeout_s)}")
     if found.others:
         output.say(f"{found.others} other files that no snapshot has:")
@@ -106,18 +87,6 @@ def _show(output: Output, found: Landings, chosen: list[OneLanding]) -> None:
     for x in chosen:
         if x.state is Stage.HANGING:
             output.say_cures(Call(("landings", "abort", x.run), does="makes sure that it is never committed"))
-    documents = [x.document() for x in chosen]
     output.result(
         {"table": found.table, "timeout_s": found.timeout_s, "others": found.others, "landings": documents}
     )
-
-
-def _since(now_s: float, then_s: float | None) -> float | None:
-    return None if then_s is None else max(0.0, now_s - then_s)
-
-
-def _hours(one: OneLanding) -> str:
-    """The first receive hour of its files, and how many more."""
-    hours = sorted({f.hour for f in one.files})
-    more = f" +{len(hours) - 1}" if len(hours) > 1 else ""
-    return f"{hour_text(hours[0])}{more}" if hours else ""

@@ -31,6 +31,7 @@ from rich.table import Table
 
 from pipelines.cli import session
 from pipelines.cli.progress import Line, line
+from pipelines.landing.commit.effect import Note
 from pipelines.landing.hours import hour_text, hours_text
 from pipelines.landing.table import calls
 from sls_io.values.cures import Call, Cure
@@ -63,7 +64,11 @@ _HEADINGS = {
     "hour": "receive hour",
     "hours": "receive hours",
     "file_bytes": "size",
+    "at_s": "landed (UTC)",
+    "first_s": "first file (UTC)",
+    "last_s": "last file (UTC)",
 }
+_STYLES = {"": "{}", "warn": "[yellow]{}[/]", "loss": "[red]{}[/]"}
 _NOTHING: Sequence[object] = (None, "", (), [], range(0))
 _ROWS_MAX = 60
 
@@ -98,6 +103,11 @@ class Output:
         self._cures += calls.documents(cures, session.logstore())
         for cure in cures:
             self.say(f"  {escape(calls.line(cure, session.logstore()))}")
+
+    def say_notes(self, notes: Iterable[Note]) -> None:
+        """A line each, as bad as it is."""
+        for note in notes:
+            self.say(_STYLES[note.level].format(escape(note.text)))
 
     def say_dry(self, does: Call | None = None) -> None:
         """Say that this was a dry run, and the call that does it, in the document `does_it`: `does`, or the

@@ -32,6 +32,7 @@ from pipelines.landing.ledger.values import Adopted, Deed, Landed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
 from pipelines.landing.operations.repair_manifests import named
+from pipelines.landing.operations.undo import ShardWithdrawn, withdrawn_of
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger, ShardLedger
@@ -42,16 +43,6 @@ from sls_io.wire.client import SlsClient
 
 _PIECES_MAX = 100
 """The most intervals that a shard's lost rows may lie in; with more the ledger would be a list of rows."""
-
-
-@dataclass(frozen=True)
-class ShardGivenUp:
-    """One shard: rows that are given up, rows that stay, and the cursor intervals withdrawn."""
-
-    shard: int
-    rows: int
-    rows_after: int
-    withdrawn: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -67,7 +58,7 @@ class GivenUp(Effect):
     rows: int
     hours: Mapping[int, int]
     files: tuple[str, ...]
-    shards: tuple[ShardGivenUp, ...]
+    shards: tuple[ShardWithdrawn, ...]
     kept: reach.StillThere | None
 
     def said(self) -> Iterable[Note]:
@@ -271,23 +262,12 @@ def _view(
     hours: dict[int, int] = defaultdict(int)
     for task in lost:
         hours[partition_hour(place.table, task.file) or 0] += task.file.record_count
-    before = place.ledger.shards
     return GivenUp(
         table=place.name,
         origin=place.origin.id,
         rows=sum(given.values()),
         hours=dict(sorted(hours.items())),
         files=tuple(sorted(task.file.file_path.rsplit("/", 1)[-1] for task in lost)),
-        shards=tuple(
-            ShardGivenUp(
-                shard=shard,
-                rows=rows,
-                rows_after=ledger.shards[shard].rows if shard in ledger.shards else 0,
-                withdrawn=ledger.shards[shard].withdrawn.minus(before[shard].withdrawn).pairs
-                if shard in before
-                else (),
-            )
-            for shard, rows in sorted(given.items())
-        ),
+        shards=withdrawn_of(place.ledger, ledger, given),
         kept=kept,
     )

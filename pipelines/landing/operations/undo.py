@@ -35,12 +35,12 @@ from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.cures import Cure
 from sls_io.values.errors import ConfigError, LedgerBroken, ShardGone, printable
-from sls_io.values.window import HOUR_S, IntervalSet
+from sls_io.values.window import HOUR_S, Cursor, IntervalSet
 from sls_io.wire.client import SlsClient
 
 
 @dataclass(frozen=True)
-class ShardUndone:
+class ShardWithdrawn:
     """One shard: rows that leave, rows its ledger keeps, and the cursor intervals withdrawn."""
 
     shard: int
@@ -67,7 +67,7 @@ class Undo(Effect):
     rows: int
     files: int
     file_bytes: int
-    shards: tuple[ShardUndone, ...]
+    shards: tuple[ShardWithdrawn, ...]
     others: Mapping[str, int]
     cannot_come_again: tuple[str, ...] = ()
 
@@ -221,16 +221,19 @@ def _view(
         rows=leaving.rows,
         files=len(tasks),
         file_bytes=sum(task.file.file_size_in_bytes for task in tasks),
-        shards=tuple(
-            ShardUndone(
-                shard=shard,
-                rows=before.shards[shard].rows - ledger.shards[shard].rows,
-                rows_after=ledger.shards[shard].rows,
-                withdrawn=ledger.shards[shard].withdrawn.minus(before.shards[shard].withdrawn).pairs,
-            )
-            for shard in shards
+        shards=withdrawn_of(
+            before, ledger, {s: before.shards[s].rows - ledger.shards[s].rows for s in shards}
         ),
         others=others,
+    )
+
+
+def withdrawn_of(before: Ledger, after: Ledger, rows: Mapping[int, int]) -> tuple[ShardWithdrawn, ...]:
+    """Of the shards with so many `rows` that leave what their ledger keeps, and what it calls withdrawn."""
+    none = ShardLedger(start=Cursor(0))
+    of = ((s, n, before.shards.get(s, none), after.shards.get(s, none)) for s, n in sorted(rows.items()))
+    return tuple(
+        ShardWithdrawn(s, n, new.rows, new.withdrawn.minus(old.withdrawn).pairs) for s, n, old, new in of
     )
 
 
