@@ -32,7 +32,6 @@ from pipelines.landing.ledger.values import Adopted, Deed, Landed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
 from pipelines.landing.operations.repair_manifests import named
-from pipelines.landing.operations.undo import ShardWithdrawn, withdrawn_of
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger, ShardLedger
@@ -58,7 +57,7 @@ class GivenUp(Effect):
     rows: int
     hours: Mapping[int, int]
     files: tuple[str, ...]
-    shards: tuple[ShardWithdrawn, ...]
+    shards: tuple[slices.ShardWithdrawn, ...]
     kept: reach.StillThere | None
 
     def said(self) -> Iterable[Note]:
@@ -268,6 +267,6 @@ def _view(
         rows=sum(given.values()),
         hours=dict(sorted(hours.items())),
         files=tuple(sorted(task.file.file_path.rsplit("/", 1)[-1] for task in lost)),
-        shards=withdrawn_of(place.ledger, ledger, given),
+        shards=slices.withdrawn_of(place.ledger, ledger, given),
         kept=kept,
     )

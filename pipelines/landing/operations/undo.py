@@ -35,18 +35,8 @@ from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.cures import Cure
 from sls_io.values.errors import ConfigError, LedgerBroken, ShardGone, printable
-from sls_io.values.window import HOUR_S, Cursor, IntervalSet
+from sls_io.values.window import HOUR_S, IntervalSet
 from sls_io.wire.client import SlsClient
-
-
-@dataclass(frozen=True)
-class ShardWithdrawn:
-    """One shard: rows that leave, rows its ledger keeps, and the cursor intervals withdrawn."""
-
-    shard: int
-    rows: int
-    rows_after: int
-    withdrawn: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -67,7 +57,7 @@ class Undo(Effect):
     rows: int
     files: int
     file_bytes: int
-    shards: tuple[ShardWithdrawn, ...]
+    shards: tuple[slices.ShardWithdrawn, ...]
     others: Mapping[str, int]
     cannot_come_again: tuple[str, ...] = ()
 
@@ -221,19 +211,10 @@ def _view(
         rows=leaving.rows,
         files=len(tasks),
         file_bytes=sum(task.file.file_size_in_bytes for task in tasks),
-        shards=withdrawn_of(
+        shards=slices.withdrawn_of(
             before, ledger, {s: before.shards[s].rows - ledger.shards[s].rows for s in shards}
         ),
         others=others,
-    )
-
-
-def withdrawn_of(before: Ledger, after: Ledger, rows: Mapping[int, int]) -> tuple[ShardWithdrawn, ...]:
-    """Of the shards with so many `rows` that leave what their ledger keeps, and what it calls withdrawn."""
-    none = ShardLedger(start=Cursor(0))
-    of = ((s, n, before.shards.get(s, none), after.shards.get(s, none)) for s, n in sorted(rows.items()))
-    return tuple(
-        ShardWithdrawn(s, n, new.rows, new.withdrawn.minus(old.withdrawn).pairs) for s, n, old, new in of
     )
 
 
