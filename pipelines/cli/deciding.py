@@ -77,7 +77,8 @@ def decide(
         if planned.refusal:
             output.say(f"dry run: nothing was changed, and --execute is refused: {escape(planned.refusal)}")
         else:
-            output.say_dry(planned.does)
+            losses = [note.text for note in done.view.said() if note.level == "loss"]
+            output.say_dry(planned.does, loses=losses)
         output.say_cures(*planned.cures)
     told = {**done.view.document(), **done.more, **(more or {})}
     output.result({"executed": now, "committed": done.snapshot, **told})

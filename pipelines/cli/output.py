@@ -88,7 +88,7 @@ class Output:
         width: int | None = None,
     ) -> None:
         self.as_json, self.wide = as_json, wide
-        self._cures, self._does_it = list[dict[str, str]](), dict[str, str]()
+        self._cures, self._does_it = list[dict[str, str]](), dict[str, object]()
         self._file = file
         self._console = _console(file or sys.stdout, width)
 
@@ -109,12 +109,12 @@ class Output:
         for note in notes:
             self.say(_STYLES[note.level].format(escape(note.text)))
 
-    def say_dry(self, does: Call | None = None) -> None:
-        """Say that this was a dry run, and the call that does it, in the document `does_it`: `does`, or the
-        call as it was typed."""
+    def say_dry(self, does: Call | None = None, *, loses: Sequence[str] = ()) -> None:
+        """Say that this was a dry run, and the call that does it, in the document `does_it` with what it
+        `loses`: `does`, or the call as it was typed."""
         typed = session.typed()
         call = calls.shown(does, session.logstore()) if does else f"{typed} --execute" if typed else ""
-        self._does_it = {"call": call} if call else {}
+        self._does_it = {"call": call, "loses": list(loses)} if call else {}
         again = "this does it:" if call else "add --execute to do it"
         self.say(f"dry run: nothing was changed; {again}")
         if call:
