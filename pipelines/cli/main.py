@@ -51,6 +51,7 @@ VERBS: Final = {
     "emulator": ("pipelines.cli.emulator", "Run the log service on loopback until Ctrl-C."),
     "load": ("pipelines.cli.load", "Put lines of a file, or generated rows, into a logstore."),
     "check": ("pipelines.cli.check", "Read every logstore's defs.yaml, and say what is wrong with it."),
+    "doctor": ("pipelines.cli.doctor", "Try all that a landing needs, and say what to change."),
     "plan": ("pipelines.cli.plan", "Show what a run would land now and why the other shards wait."),
     "land": ("pipelines.cli.land", "Land what is new and publish the checkpoints, without Dagster."),
     "backfill": ("pipelines.cli.backfill", "Land what hours lack, or replace them; moves no checkpoint."),
@@ -73,7 +74,7 @@ VERBS: Final = {
 """Each verb's module, and its line in the list of verbs, which imports none of them."""
 _OWN_NAMES: Final = {"dev", "dbt"}
 """What they are given is a list of logstores, or not ours."""
-_OF_A_LOGSTORE: Final = {"plan", "land", "describe", "verify", "windows"}
+_OF_A_LOGSTORE: Final = {"doctor", "plan", "land", "describe", "verify", "windows"}
 """With no option but `--json` these verbs can be wrong about their logstore alone."""
 
 

@@ -150,6 +150,10 @@ class SlsClient:
             raise _unexpected("ListLogStore")
         return sorted(found)
 
+    def project(self) -> dict[str, Any]:
+        """What GetProject says: `region`, `status`, `owner` and more, as the service has them."""
+        return self._object("GET", "/")
+
     # --- shards and cursors
 
     def shards(self) -> list[Shard]:
@@ -282,12 +286,15 @@ class SlsClient:
             raise ServiceError("NoDate", "answers carry no Date", hint="Check what stands before the service")
         return now
 
+    def described(self) -> dict[str, Any]:
+        """What GetLogStore says: `mode`, `telemetryType`, `encrypt_conf` and more, as it came."""
+        return self._object("GET", self._path)
+
     def origin(self) -> Origin:
         """Identity of this logstore; asked once."""
         if self._origin is None:
-            answer = self._object("GET", self._path)
             try:
-                created_s = whole_number(answer["createTime"])
+                created_s = whole_number(self.described()["createTime"])
             except (KeyError, TypeError, ValueError):
                 raise _unexpected("GetLogStore") from None
             service = self.service
@@ -300,7 +307,7 @@ class SlsClient:
         Source: `ttl` of GetLogStore, in days; 3650 stands for ever.
         """
         try:
-            ttl = self._object("GET", self._path)["ttl"]
+            ttl = self.described()["ttl"]
             days = 0 if ttl == -1 else whole_number(ttl)
         except (KeyError, TypeError, ValueError):
             raise _unexpected("GetLogStore") from None

@@ -252,7 +252,7 @@ class Writer:
     def __init__(self, job: WriteJob, index: int, tally: str = "") -> None:
         self._job, self._index, self._tally = job, index, tally
         self._window = job.windows[index].window
-        self._io: FileIO = load_file_io({**_own_properties(), **job.io_properties}, job.location)
+        self._io: FileIO = task_io(job.io_properties, job.location)
         self._done: list[FileRow] = []
         self._next = int(self._window.begin)
         bounded = job.budget.buffer_bytes_max
@@ -357,6 +357,12 @@ class Writer:
             if each is not None:
                 with contextlib.suppress(OSError):
                     each.close()
+
+
+def task_io(properties: Mapping[str, str], location: str) -> FileIO:
+    """The storage as a task has it: the table's `properties` without a secret, and the secrets of its own
+    process."""
+    return load_file_io({**_own_properties(), **properties}, location)
 
 
 def _own_properties() -> dict[str, str]:

@@ -1,0 +1,84 @@
+"""Trials of Spark: a task on each of its cores that reaches the service and the storage with its own keys.
+
+A driver that is well says nothing of its executors: they have their own Python, packages, environment, keys
+and network. So the same two questions are asked there, by a task that is carried as a landing's are.
+"""
+
+import json
+import os
+import platform
+import socket
+from collections.abc import Iterable, Iterator
+
+from pyiceberg.table import Table
+
+from pipelines.landing.doctor.trial import Came, Grade, Question
+from pipelines.landing.run.task import task_io
+from pipelines.landing.run.write import public_properties
+from pipelines.landing.spark.probe import workers_problem
+from pipelines.landing.spark.session import Engine, Task
+from pipelines.landing.table.trouble import storage_trouble
+from sls_io.values.cures import Do
+from sls_io.values.errors import ConfigError, SlsError
+from sls_io.values.settings import Service
+from sls_io.wire.client import SlsClient
+
+_NEEDED = "pipelines.landing.run.task"
+_TASKS = 4
+
+
+def of_engine(engine: Engine, service: Service | None, table: Table | None) -> Iterator[Question]:
+    """Starts the engine. The shards of `service` are listed there, and a file is written in the folder of
+    `table`; neither where it is None."""
+    does = ["list the shards"] * (service is not None) + ["put and delete a file"] * (table is not None)
+    sent = f"{_TASKS} tasks at {engine.remote or engine.master}: {', '.join(does) or 'say where they are'}"
+    yield Question("spark", sent, lambda: _tasks(engine, service, table))
+
+
+def _tasks(engine: Engine, service: Service | None, table: Table | None) -> Came | str:
+    place = (public_properties(table.io.properties), table.location()) if table is not None else None
+    try:
+        lines = engine.run(_TASKS, _look(service, place), tag="sls-lake-doctor")
+    except SlsError:
+        raise
+    except Exception as error:
+        problem = workers_problem(engine, str(error), _NEEDED)
+        raise ConfigError(problem or f"Spark ran no task ({type(error).__name__})") from error
+    answers = [json.loads(line) for line in lines]
+    places = sorted({f"{one['host']} (Python {one['python']})" for one in answers})
+    if wrong := sorted({f"{one['host']}: {one['error']}" for one in answers if one["error"]}):
+        change = Do("set there what the driver has: keys, proxies and names are each machine's own")
+        return Came("; ".join(wrong), Grade.WRONG, (change,))
+    return f"{len({one['process'] for one in answers})} workers on {', '.join(places)} did it"
+
+
+def _look(service: Service | None, place: tuple[dict[str, str], str] | None) -> Task:
+    """A task whose line says where it ran, and what was wrong there; "" for nothing."""
+
+    def look(numbers: Iterable[int]) -> Iterator[str]:
+        for number in numbers:
+            ran = {"host": socket.gethostname(), "process": os.getpid(), "python": platform.python_version()}
+            yield json.dumps({**ran, "error": _wrong(service, place, number)})
+
+    return look
+
+
+def _wrong(service: Service | None, place: tuple[dict[str, str], str] | None, number: int) -> str:
+    try:
+        if service is not None:
+            with SlsClient(service) as client:
+                client.shards()
+    except SlsError as error:
+        return str(error)
+    if place is None:
+        return ""
+    properties, location = place
+    path = f"{location}/data/sls_lake_doctor_{number}"
+    try:
+        io = task_io(properties, location)
+        with io.new_output(path).create() as out:
+            out.write(b"written by a task")
+        io.delete(path)
+    except Exception as error:  # a store's own error may hold an address with a key
+        return str(storage_trouble(location, error))
+    return ""

@@ -1,0 +1,35 @@
+"""All trials of a logstore, in the order in which a landing meets what they are about."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from pipelines.landing.doctor.engine import of_engine
+from pipelines.landing.doctor.service import of_service
+from pipelines.landing.doctor.trial import Grade, Question, Trial, made
+from pipelines.landing.doctor.warehouse import Scratch
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.spark.session import Engine
+from pipelines.landing.table.lake import Lake
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+
+DEADLINE_S = 15.0
+"""What a call of the service may take here, tries included: a person waits."""
+
+
+def look(logstore: Logstore, lake: Lake, engine: Engine, clock: Clock = SYSTEM_CLOCK) -> Iterator[Trial]:
+    """The trials, as they end. What they made is taken away, also where nobody waits for the rest."""
+    listed = False
+    for trial in made(list(of_service(logstore, DEADLINE_S, clock))):
+        listed |= trial.name == "shards" and trial.grade is Grade.FINE
+        yield trial
+    scratch = Scratch(logstore, lake, clock)
+    try:
+        yield from made(list(scratch.questions()))
+        # What the driver cannot do either is said above, and no executor's trouble.
+        service = logstore.service if listed else None
+        yield from made(list(of_engine(engine, service, scratch.table)))
+    except BaseException:
+        with suppress(Exception):  # what interrupts goes on
+            scratch.dropped()
+        raise
+    yield from made([Question("away", "the new table, dropped with its files", scratch.dropped)])

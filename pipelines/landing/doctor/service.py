@@ -1,0 +1,187 @@
+"""Trials of the log service: keys, the way there, the clock, the logstore, a page, the group or the leases.
+
+What stays behind: nothing. The heartbeat is sent in a consumer group of its own, which is deleted; in the
+logstore's own group a second consumer would be given shards that a run works on.
+"""
+
+import socket
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from urllib.parse import urlsplit
+
+from pipelines.landing.coordinators import standing
+from pipelines.landing.doctor.trial import Came, Grade, Question
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.contract import Contract
+from sls_io.decoding.decode import Decoder
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.cures import Call, Do
+from sls_io.values.errors import ConfigError, ServiceError, SlsError
+from sls_io.values.settings import Service, is_loopback
+from sls_io.wire.client import GroupInfo, SlsClient
+from sls_io.wire.credentials import resolve
+
+CLOCK_OFF_MAX_S = 60.0
+"""The service refuses signatures that are 15 minutes off; one minute already moves what "now" means."""
+_PROBE = "sls-lake-doctor"
+_PROBE_TIMEOUT_S = 10
+_METRICS = "Metrics"
+"""`telemetryType` of a metric store (GetLogStore of the service's API reference)."""
+
+
+def of_service(logstore: Logstore, deadline_s: float, clock: Clock = SYSTEM_CLOCK) -> Iterator[Question]:
+    """Each asks the service, or what stands before it; a call takes at most `deadline_s`."""
+    service = logstore.service
+    place, name = f"{service.project}/{service.logstore}", _host(service)
+    # Built where the first trial that needs it runs: it resolves the keys, which is a trial itself.
+    client = cache(lambda: SlsClient(service, deadline_s=deadline_s, clock=clock))
+    yield Question(
+        "keys", f"credentials of provider {service.credentials.provider}", lambda: _keys(service), True
+    )
+    yield Question("name", f"the address of {name}", lambda: _address(service, name), True)
+    yield Question("signature", f"GetLogStore of {place}", lambda: _signed(client()), True)
+    yield Question("clock", "the Date of that answer", lambda: _clock(client(), clock))
+    yield Question("project", f"GetProject of {service.project}", lambda: _project(service, client()))
+    yield Question("logstore", "its kind and its retention", lambda: _kind(client()), True)
+    yield Question("shards", "ListShards", lambda: _shards(client()), True)
+    yield Question("page", "PullLogs of one LogGroup", lambda: _page(logstore, client()))
+    if logstore.coordinator.leases:
+        yield Question("leases", "the database of leases", lambda: _leases(logstore, client()))
+        return
+    yield Question("group", "ListConsumerGroup", lambda: _group(logstore, client()))
+    yield Question("heartbeat", f"a heartbeat in a new group {_PROBE}-...", lambda: _heartbeat(client()))
+
+
+def _keys(service: Service) -> str:
+    found = resolve(service.credentials)
+    token = "with a security token" if found.token else "of a user, without an end"
+    if found.expires_s == float("inf"):
+        return f"a key pair {token}"
+    return f"a key pair {token}, good for {found.expires_s - SYSTEM_CLOCK.now():,.0f} s"
+
+
+def _host(service: Service) -> str:
+    """What is looked up: the proxy, where it does that, else the project's own name."""
+    if service.proxy:
+        return str(urlsplit(service.proxy).hostname)
+    host = str(urlsplit(service.endpoint).hostname)
+    return host if is_loopback(host) else f"{service.project}.{host}"
+
+
+def _address(service: Service, host: str) -> Came | str:
+    try:
+        found = sorted({str(entry[4][0]) for entry in socket.getaddrinfo(host, None)})
+    except OSError as error:
+        change = (
+            "check service.proxy"
+            if service.proxy
+            else "check the region in service.endpoint; -intranet and -internal names exist only inside "
+            "Alibaba Cloud's networks"
+        )
+        return Came(f"no address: {error.strerror or error}", Grade.WRONG, (Do(change),))
+    return ", ".join(found)
+
+
+def _signed(client: SlsClient) -> str:
+    return f"made at unix second {client.origin().created_s}; its origin is {client.origin().id}"
+
+
+def _clock(client: SlsClient, clock: Clock) -> Came | str:
+    off_s = clock.now() - client.now_s()
+    text = f"this machine's clock is {off_s:+.1f} s off the service's"
+    if abs(off_s) > CLOCK_OFF_MAX_S:
+        change = Do("set this machine's clock: hours that people name are read by it")
+        return Came(text, Grade.NOTE, (change,))
+    return text
+
+
+def _project(service: Service, client: SlsClient) -> Came | str:
+    region = str(client.project().get("region", ""))
+    if region in ("", service.region_name) or is_loopback(urlsplit(service.endpoint).hostname or ""):
+        return f"it is in {region or 'a region that it does not tell'}"
+    change = Do(f"write `region: {region}` under service: the table keeps it with every row's origin")
+    return Came(f"it is in {region}, the settings say {service.region_name}", Grade.WRONG, (change,))
+
+
+def _kind(client: SlsClient) -> Came | str:
+    said = client.described()
+    kept_s = client.retention_s()
+    kept = "logs are kept for ever" if kept_s is None else f"logs are kept for {kept_s / 86_400:g} days"
+    sealed = ", encrypted" if (said.get("encrypt_conf") or {}).get("enable") else ""
+    text = f"{said.get('mode') or 'standard'} logstore, {kept}{sealed}"
+    if said.get("telemetryType") == _METRICS:
+        change = Do("name a logstore: its points are read by the metric query language, not by shard")
+        return Came("it is a metric store", Grade.WRONG, (change,))
+    if said.get("mode") == "query":
+        look = Call(("peek", "0"), does="shows whether its rows have all that you need")
+        return Came(text, Grade.NOTE, (look,))
+    return text
+
+
+def _shards(client: SlsClient) -> str:
+    shards = client.shards()
+    still = sum(shard.readonly for shard in shards)
+    return f"{len(shards) - still} open, {still} read-only"
+
+
+def _page(logstore: Logstore, client: SlsClient) -> str:
+    """Reads a LogGroup of each open shard; the first that has one is decoded with the declared columns."""
+    decoder = Decoder(client.origin().id, Contract.from_columns(logstore.columns).declared)
+    for shard in client.shards():
+        head = client.head(shard)
+        if head.begin == head.end:
+            continue
+        page = client.pull(shard.id, head.begin, groups_max=1)
+        rows = sum(part.rows for part in decoder.open(page).parts(0))
+        return f"{page.raw_bytes:,} bytes of shard {shard.id}, {rows} logs"
+    return "no shard has a log yet"
+
+
+def _leases(logstore: Logstore, client: SlsClient) -> str:
+    known = standing(logstore, client).checkpoints
+    return f"it answers, and knows {len(known)} shards"
+
+
+def _group(logstore: Logstore, client: SlsClient) -> Came | str:
+    ours, groups = logstore.group, {info.name: info for info in client.groups()}
+    there = f"{len(groups)} groups"
+    found = groups.get(ours.name)
+    if found is None:
+        return f"{there}; {ours.name} is not among them, the first run makes it"
+    if found != GroupInfo(ours.name, ours.timeout_s, ours.order):
+        text = f"{ours.name} has timeout {found.timeout_s} s and order {found.order}, not as the settings say"
+        return Came(text, Grade.NOTE, (Call(("groups", "set"), does="changes the group"),))
+    return f"{there}; {ours.name} is as the settings say"
+
+
+def _heartbeat(client: SlsClient) -> Came | str:
+    name = f"{_PROBE}-{uuid.uuid4().hex[:8]}"
+    try:
+        client.create_group(GroupInfo(name, _PROBE_TIMEOUT_S, order=False))
+    except ServiceError as error:
+        if error.code != "ConsumerGroupQuotaExceed":
+            raise
+        changes = (
+            Call(("groups", "delete", "NAME"), does="deletes one that nobody reads"),
+            Do("or hold shards by leases: `coordinator: {database: ...}`"),
+        )
+        return Came("the logstore takes no further consumer group", Grade.NOTE, changes)
+    try:
+        held = client.heartbeat(name, _PROBE, ())
+        client.checkpoints(name)
+    finally:
+        _delete(client, name)
+    return f"{len(held)} shards were given to it"
+
+
+def _delete(client: SlsClient, name: str) -> None:
+    """Raises ConfigError, with the call that does it, for a group that stays."""
+    with suppress(SlsError):  # what is still there says more than why
+        client.delete_group(name)
+    if any(info.name == name for info in client.groups()):
+        raise ConfigError(
+            f"the consumer group {name} of this look could not be deleted",
+            cures=(Call(("groups", "delete", name), harmless=True),),
+        )
