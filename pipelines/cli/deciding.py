@@ -89,7 +89,7 @@ def decide(
 def show_effect(output: Output, effect: Effect) -> None:
     """What would be done, or was, for people."""
     output.say(escape(effect.headline))
-    if numbers := effect.numbers():
+    if numbers := {name: number for name, number in effect.numbers().items() if number != 0}:
         told = (f"{heading(name)} {'unknown' if n is None else cell(name, n)}" for name, n in numbers.items())
         output.say(", ".join(told))
     for name, values in effect.lists().items():

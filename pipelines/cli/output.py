@@ -122,9 +122,11 @@ class Output:
 
     def records(self, rows: Sequence[Mapping[str, Any]], *, less: Sequence[str] = ()) -> None:
         """The rows under the names of their fields, written as `cell` does. A field that has nothing in any
-        row is left out, and so are rows beyond a screen or two."""
+        row is left out, and so is the logstore where all are of one, and rows beyond a screen or two."""
         names = dict.fromkeys(name for row in rows for name in row)
         wanted = [n for n in names if any(row.get(n) not in _NOTHING for row in rows)]
+        if len({row.get("origin") for row in rows}) == 1 < len(wanted):
+            wanted = [n for n in wanted if n != "origin"]
         numbers = {n for n in wanted if any(_is_number(row.get(n)) for row in rows)}
         self.table(
             [">" * (n in numbers) + heading(n) for n in wanted],
