@@ -23,7 +23,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from pipelines.landing.table.casts import type_text, unsound
+from pipelines.landing.table.decoders import type_text, unsound
 from sls_io.values.errors import CodeFailed, ConfigError, printable
 from sls_io.values.named import Unusable, called, load, type_name
 

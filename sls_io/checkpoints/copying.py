@@ -93,6 +93,13 @@ def _one(
     forward_only: bool,
     outside: OutsidePolicy | None,
 ) -> Move:
+    """From what says most: only the target knows the shard; the source has no cursor; the service has no such
+    shard. Only then is the source held against the shard, as `outside` says, and what comes of that against
+    the target.
+
+    Worked example: the service has [60, 100) of a shard, the target is at 50, the source at 40. With `begin`
+    the source is 60, `expired`: the target is behind, and moves to 60. Without a policy it goes back to 40.
+    """
     before, to, head = kept.cursor if kept else None, source.get(shard), heads.get(shard)
     if shard not in source and kept is not None:
         return Move(shard, before, None, "extra")
@@ -110,6 +117,7 @@ def _one(
 
 
 def _difference(before: Cursor | None, to: Cursor, *, frozen: bool, forward_only: bool) -> Difference:
+    """In the order of the head of this module: equal counts before frozen, since nothing would move."""
     if before == to:
         return "equal"
     if frozen and forward_only:
@@ -122,7 +130,11 @@ def _difference(before: Cursor | None, to: Cursor, *, frozen: bool, forward_only
 def _below(
     head: Head | None, before: Cursor | None, to: Cursor, heads: Mapping[int, Head]
 ) -> tuple[int, ...] | None:
-    """The children of a shard that the target had finished, and that it reads again; None for another."""
+    """The children of a shard that the target had finished, and that it reads again; None for another.
+
+    Its children were read because it was over. Read again, its logs come after theirs: a person is told
+    first.
+    """
     if head is None or before is None or not (head.shard.readonly and before >= head.end > to):
         return None
     lineage = ancestors(one.shard for one in heads.values())

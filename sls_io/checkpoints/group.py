@@ -73,6 +73,8 @@ class GroupCheckpoints:
         return tuple(self._one(s, c, known.get(s), change) for s, c in sorted(cursors.items()))
 
     def _one(self, shard: int, cursor: Cursor, known: Kept | None, change: Change) -> Written:
+        """The rule is the store's own, applied to this one shard; then whoever holds it counts for more,
+        since a forced checkpoint would be undone by their next one."""
         kept = known or Kept(None, frozen=shard in self._frozen)
         (written,) = change({shard: kept}, {shard: cursor}, kept.saved_s)
         if kept.holder not in ("", self._own) and written.fate != "failed":

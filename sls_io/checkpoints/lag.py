@@ -60,6 +60,9 @@ def states(
     """The state of each shard in a group, as far as it shows: the service tells nobody.
 
     A shard with a holder may also be on its way to another one, which looks the same from outside.
+
+    What is drained and held by nobody is over; what is held is held; of the rest a shard waits in an ordered
+    group while an ancestor of it is not over.
     """
     above = ancestors(shards)
     drained = {one.shard: one.drained for one in found}
@@ -77,6 +80,8 @@ def states(
 
 
 def _lag(client: SlsClient, heads: Heads, shard: Shard, at: Cursor | None, now_s: float) -> ShardLag | None:
+    """Worked example: the service has [100, 150), the reader is at 90: it is `expired`, at most 50 groups
+    wait, and its lag is the age of the group at 100."""
     try:
         head = heads.head(shard)
         counted = head.begin if at is None else max(at, head.begin)

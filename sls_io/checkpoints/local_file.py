@@ -98,7 +98,11 @@ class LocalFile:
     # --- below
 
     def _changed(self, change: Callable[[_Shards], _T]) -> _T:
-        """Read, change and write under the lock; nothing is written where nothing changed."""
+        """Read, change and write under the lock; nothing is written where nothing changed.
+
+        The byte in the lock file comes last: a kill before it leaves a first document that is not remembered,
+        and the next look remembers it. Before the document it would call a first start lost.
+        """
         try:
             with self._locked() as lock:
                 before = self._read()
@@ -115,7 +119,11 @@ class LocalFile:
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """The lock file's descriptor while nobody else has it."""
+        """The lock file's descriptor while nobody else has it.
+
+        The lock is a file of its own, since the document is replaced: who waited for the old one would hold a
+        lock on what nobody reads any more.
+        """
         self._check_link()
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -134,6 +142,8 @@ class LocalFile:
             os.close(lock)
 
     def _read(self) -> _Shards:
+        """Gone and never there look alike; the byte in the lock file tells them apart. A link without a
+        target is neither: its disk may not be mounted."""
         try:
             if self._path.exists() and not self._path.is_file():
                 raise self._broken("is no file")
@@ -180,6 +190,8 @@ class LocalFile:
             return False
 
     def _parsed(self, text: bytes) -> _Shards:
+        """What was read is written once more and compared byte for byte. So the checksum is proven, and with
+        it all that JSON lets pass: a key that stands there twice, another order, a number in another form."""
         try:
             document = json.loads(text)
             told = document["format"], document["of"], document["reader"]

@@ -46,6 +46,9 @@ def moved(
     """Place the cursors of `moves` in `group`, as its only member; what became of each.
 
     Raises ClaimLost, naming who is there, before anything was moved.
+
+    Asked before the claim and after it: the claim may take a while, and a reader that came meanwhile would be
+    overwritten.
     """
     store = GroupCheckpoints(client, group.name, forced=True, own=group.holder)
     refuse_holders(group, store.read())
@@ -78,7 +81,11 @@ def refuse_holders(
 
 
 def _cursor(client: SlsClient, head: Head, at: Cursor | None, aim: Aim, now_s: int) -> Cursor | None:
-    """Where `aim` puts the shard; None where it says nothing of it."""
+    """Where `aim` puts the shard; None where it says nothing of it.
+
+    A shift is one of time: the log at the place of the reader was received then, and so many seconds from
+    there is another cursor. Outside of the shard there is no such log, and the place stays.
+    """
     if aim.kind == "earliest":
         return head.begin
     if aim.kind == "latest":

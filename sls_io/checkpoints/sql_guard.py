@@ -122,7 +122,12 @@ class Guard:
         self, connection: Connection, rows: Mapping[int, Kept], said: str | None, there: Iterable[Table]
     ) -> None:
         """Raise StoreBroken unless `rows` are what the last write left; `said` is None where no row says it,
-        `there` are the tables that there are."""
+        `there` are the tables that there are.
+
+        Worked example: the last write said `{"0": ["12", false]}`. Somebody sets the cursor of that row to
+        40: the rows say `["40", false]`, and the reader stops, naming shard 0. Its own row is deleted: the
+        rows count as they stand, which is one of the cures.
+        """
         if said is None and not rows:
             # A row of its own is in the making, and nothing was in it yet.
             foreign = (or_(t.c.reader != self._reader, t.c.origin != self._of) for t in there)
@@ -187,6 +192,9 @@ class SqliteFile:
 
         Story: A finds no file, or no rows. B writes the first ones, and FILE.kept after them. A finds
         FILE.kept: all is lost. So what stands beside the file is read before anything of the file is.
+
+        What is no file, a folder, and what cannot be looked at is left to SQLite, which says what is wrong
+        with it.
         """
         try:
             self._said = self.beside.read_text(errors="replace")

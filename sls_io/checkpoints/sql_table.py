@@ -173,7 +173,10 @@ class SqlTable:
         self._guard.keeps(rows)
 
     def _taken(self, connection: Connection) -> str | None:
-        """The reader's own row, held until the end of the transaction: what it says, None when it is new."""
+        """The reader's own row, held until the end of the transaction: what it says, None when it is new.
+
+        Two that make the row at once: one gets it, the other's insert is refused, and it looks again.
+        """
         for _ in range(_TRIES):
             if self._file:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -217,7 +220,11 @@ class SqlTable:
 
     def _each(self, cursors: Mapping[int, Cursor], change: Change) -> tuple[Written, ...]:
         """All shards in one transaction; where that fails each in its own. Raises while the database cannot
-        be written at all."""
+        be written at all.
+
+        Where all fail in one transaction, one row may be to blame, which somebody else has locked. One by one
+        the others are written.
+        """
         wanted = {shard: cursor for shard, cursor in cursors.items() if possible(cursor)}
         written = {shard: impossible(shard) for shard in cursors if shard not in wanted}
         if wanted:
@@ -236,6 +243,8 @@ class SqlTable:
     def _one_by_one(
         self, connection: Connection, wanted: Mapping[int, Cursor], change: Change
     ) -> list[Written]:
+        """A shard whose row is locked fails alone. Without a turn, or without a connection, no other one can
+        do better, and each would wait as long: the rest is not tried. Damage is raised."""
         written, lost = [], ""
         for shard, cursor in sorted(wanted.items()):
             if lost:

@@ -135,7 +135,11 @@ def forget(shards: dict[int, Kept], keep: Collection[int]) -> frozenset[int]:
 
 
 def fate_of(kept: Kept | None, cursor: Cursor) -> Fate:
-    """What a monotone write of `cursor` comes to, where `kept` is there."""
+    """What a monotone write of `cursor` comes to, where `kept` is there.
+
+    Worked example: 80 is kept. 90 is sent, 80 too, since a repeated one may be what makes the service look;
+    70 stays behind (`ahead`).
+    """
     if not possible(cursor):
         return "failed"
     if kept is None:

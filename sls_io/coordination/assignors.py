@@ -64,6 +64,8 @@ def sticky(members: Sequence[str], weights: Mapping[int, int], owners: Mapping[i
     went to the fullest. Of 2 shards too many for 25 each, y was the first to take its own and had 25: by then
     the fullest of all. The next to look gave y one more instead of taking it, and the shard lay for the two
     timeouts until y looked again.
+
+    Worked example: a has 0 to 3, b joins: two for each. a keeps its first two, and 2 and 3 go to b.
     """
     kept = _kept(members, weights, owners)
     least, more = divmod(len(weights), len(members))
@@ -85,6 +87,12 @@ def weighted(members: Sequence[str], weights: Mapping[int, int], owners: Mapping
 
     What nobody has goes to the emptiest, the heaviest first. Then shards move from the fullest to the
     emptiest while that brings the two nearer to each other. An empty shard weighs 1, not nothing.
+
+    It ends: moving a shard of the weight w, where the two are d apart, changes the sum of the squared loads
+    by 2w(w - d), which is below 0 for w < d, and only such a shard is moved.
+
+    Worked example: a has shards of 6, 3 and 1, b none. They are 10 apart; 6 brings them to 4 and 6, 3 to 7
+    and 3: 6 is moved. 4 and 6 are 2 apart, and b's only shard is not lighter than that: it stays.
     """
     weighs = {shard: max(1, weight) for shard, weight in weights.items()}
     kept = _kept(members, weights, owners)
@@ -190,6 +198,9 @@ def assigned(
 
     Raises ConfigError, naming the function and the cure, when a shard is left out, given twice or given to
     nobody of the members, or when the function fails.
+
+    The contract is checked here because every worker works the answer out for itself: a shard that is given
+    twice would be worked on twice, and one that is left out by nobody.
     """
     own = _somebodys(assignor)
     in_order, name = tuple(sorted(set(members))), printable(own.path)

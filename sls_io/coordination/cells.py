@@ -81,7 +81,11 @@ def rows(
 
 
 def unlike(looked: Inspector, table: Table) -> str:
-    """How the table of that name in a database is not ours, "" where it is ours: said of the table."""
+    """How the table of that name in a database is not ours, "" where it is ours: said of the table.
+
+    A column that we do not know does no harm while it may be empty or has a value of its own: our statements
+    name their columns.
+    """
     there = {column["name"].lower(): column for column in looked.get_columns(table.name)}
     lacking = sorted({column.name for column in table.columns} - there.keys())
     other = [
@@ -115,11 +119,16 @@ def _any_text(connection: Any, record: object) -> None:
 
 
 def _of_family(there: TypeEngine[Any], ours: TypeEngine[Any]) -> bool:
+    """The first family that our column is of counts: a BigInteger is an Integer, too, and a Boolean may be
+    kept as one."""
     return next(isinstance(there, family) for kind, family in _FAMILIES if isinstance(ours, kind))
 
 
 def _wrong(column: Column[Any], value: object) -> str:
-    """What is wrong with the value, "" for nothing."""
+    """What is wrong with the value, "" for nothing.
+
+    Asked by Python's own types, and exactly: a driver may hand over what only compares like a number.
+    """
     if value is None:
         return "" if column.nullable else "empty (NULL)"
     kind = column.type

@@ -72,6 +72,9 @@ class Database:
 
         Raises ConnectFailed and TransportTimeout, after which a change may have been carried out or not;
         ConfigError when the database refuses the statement.
+
+        By the code of the driver and the class of the error, never by a sentence: what the database refuses
+        will be refused again, what did not answer may come back.
         """
         limit_s = deadline_s or self._deadline_s
         try:
@@ -165,7 +168,10 @@ _MYSQL: dict[int, Trouble] = {
 
 
 def trouble_of(error: SQLAlchemyError) -> Trouble:
-    """What kind of trouble a database has, by the code that its driver gives; sentences change."""
+    """What kind of trouble a database has, by the code that its driver gives; sentences change.
+
+    Worked example: SQLite says 1034, an fsync that failed: 1034 is 10 and four times 256. 10 is SQLITE_IOERR.
+    """
     cause = error.orig if isinstance(error, DBAPIError) else None
     if isinstance(cause, sqlite3.Error):
         # The low byte is the kind, the rest its detail.
@@ -198,7 +204,11 @@ def shown(url: URL) -> str:
 
 
 def parsed(address: str) -> URL:
-    """The address as SQLAlchemy takes it, with our driver where it names none. Raises ConfigError."""
+    """The address as SQLAlchemy takes it, with our driver where it names none. Raises ConfigError.
+
+    An address with two @ is refused: which of them ends the password nobody can tell, and the part behind it
+    would be shown as the host.
+    """
     try:
         url = make_url(address)
         kind = url.get_backend_name()

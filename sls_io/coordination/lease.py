@@ -88,7 +88,11 @@ class View:
 
     def next_stamp_ms(self, now_s: float) -> int:
         """The stamp of a change that is made after this look: our wall time, but later than every stamp in
-        it. So their order is right although clocks differ."""
+        it. So their order is right although clocks differ.
+
+        Worked example: our clock says 1,000 and a lease says 1,200, written by one whose clock is ahead: ours
+        is 1,201. Who sorts by stamps sees the later change as later.
+        """
         stamps = [lease.stamp_ms for lease in self.leases.values()]
         return max(int(now_s * 1000), max([*stamps, *self.instances.values()], default=0) + 1)
 
@@ -112,6 +116,9 @@ class Watch:
         old at the first look, and everybody would take from everybody. So after a time without a look, all
         watching begins anew. Owners renew five times a timeout, and half of one may pass between two looks:
         one that lives has renewed before a whole timeout is watched.
+
+        Worked example: with a timeout of 60 s, a lease has the id 7 at 0, 10, ... and still at 60: it is
+        silent. Had nobody looked between 10 and 45, longer than 30 s, it would be watched from 45 on.
         """
         blind = at_s - self.read_s > timeout_s * _BLIND_PART
         ids = {shard: lease.lease_id for shard, lease in view.leases.items()}
@@ -121,7 +128,13 @@ class Watch:
 
     def carry(self, view: View, me: str, *, stamp_ms: int, timeout_s: float) -> "Watch":
         """With what the run before of `me` has seen: whoever has given no sign of life since that run gave
-        its last, and none for a timeout before `stamp_ms`. Without such a run nothing is carried."""
+        its last, and none for a timeout before `stamp_ms`. Without such a run nothing is carried.
+
+        Worked example, with a timeout of 60 s and a grace of 10: our run before gave its last sign of life at
+        12:00:00, now it is 12:05:00. A lease of b renewed at 11:59:30 was silent while that run looked, and
+        has been since: it is carried, and needs 10 s more. One of c renewed at 12:00:30 is seen for the first
+        time: a whole timeout.
+        """
         if me not in view.instances:
             return self
         newest_ms = min(view.instances[me], stamp_ms - int(timeout_s * 1000))
@@ -164,7 +177,10 @@ class Terms:
 
     @property
     def grace_s(self) -> float:
-        """How long a living owner needs at most to show itself."""
+        """How long a living owner needs at most to show itself.
+
+        Two renewals, so that one that is lost does not make a living owner look gone.
+        """
         return _GRACE_RENEWALS * self.renew_every_s
 
     def silent(self, watch: Watch, key: int | str, at_s: float) -> bool:
@@ -183,7 +199,11 @@ class Take:
 
 
 def members(view: View, watch: Watch, me: str, at_s: float, terms: Terms) -> tuple[str, ...]:
-    """Who shares the shards, sorted: the instances and the owners of leases that are alive, and `me`."""
+    """Who shares the shards, sorted: the instances and the owners of leases that are alive, and `me`.
+
+    Owners count beside instances: one whose sign of life is lost still renews its leases, and would else be
+    shared away while it works.
+    """
     instances = {name for name in view.instances if not terms.silent(watch, name, at_s)}
     owners = {lease.owner for lease in view.leases.values() if _alive(lease, watch, at_s, terms)}
     return tuple(sorted({*instances, *owners, me}))
@@ -204,6 +224,12 @@ def takes(
     What is free or expired is begun at once. A lease of a living owner is taken only with `from_living`;
     it is begun one timeout later. With the assignor `sticky` none is taken unless its owner has two more
     than `me`, so it ends: where numbers differ by one, nobody is better off.
+
+    Worked example: a has the shards 0 to 3, b joins. `sticky` gives two to each: b takes 2 and 3 where it may
+    take from the living, and begins a timeout later. At its next look each has two, and nothing moves.
+
+    An owner that is silent is no member, so the assignor shares out what it has, and all of that is begun at
+    once.
     """
     living = members(view, watch, me, at_s, terms)
     owners = {
@@ -251,6 +277,9 @@ class HeldLeases:
     owned     shards whose lease has one of these ids, with the id
     until_s   shard -> own second until when it may be worked on
     waiting   shards that were taken and are not begun -> own second since when
+
+    What a process believes follows from ids that only it can have written. So a second process of the same
+    name, or a row that somebody put back, is seen: the id there is none of ours.
     """
 
     ids: Mapping[int, float] = field(default_factory=dict)
@@ -270,6 +299,10 @@ class HeldLeases:
         A claim counts from before its id was sent, so it ends before anybody else sees that id for a whole
         timeout. A shard that another took stays ours for what is left of that time: its taker waits for
         longer. An id under our name that is not ours is another process of that name: the shard is its.
+
+        Worked example, with a timeout of 60 s: a renewal is sent at 100 and answered at 103. The claim lasts
+        until 160. Others can see the new id from 100 on at the earliest, so for none of them is it silent
+        before 160.
         """
         mine = {
             s: lease for s, lease in view.leases.items() if lease.owner == me and lease.lease_id in self.ids
@@ -291,7 +324,11 @@ class HeldLeases:
 
     def ready(self, view: View, *, stamp_ms: int, at_s: float, terms: Terms) -> frozenset[int]:
         """Shards to begin: let go by the one before, or taken a timeout ago, by this process or one before
-        it of the same name. That one may have had another clock, so its stamp must be older by `grace_s`."""
+        it of the same name. That one may have had another clock, so its stamp must be older by `grace_s`.
+
+        Worked example: with a timeout of 60 s and a grace of 10, a shard that this process took at 100 is
+        begun at 160. One that a run before it took is begun once its stamp is 70 s old.
+        """
         apart_ms = (terms.timeout_s + terms.grace_s) * 1000
         return frozenset(
             shard
@@ -315,6 +352,9 @@ def pause_s(now_s: float, me: str, sharing: tuple[str, ...], every_s: float) -> 
 
     Story: a schedule starts ten workers in the same second. Without this all of them would ask the database
     in the same second, again and again.
+
+    Worked example: a, b and c share every 6 s: a looks at 0, 6, 12, b at 2, 8, 14, c at 4, 10, 16. At 7, a
+    waits 5 s and c 3. For b it is 1 s to 8, less than a quarter of 6, so it looks at 14.
     """
     moment_s = every_s * sharing.index(me) / len(sharing) if me in sharing else 0.0
     wait_s = (moment_s - now_s) % every_s

@@ -216,7 +216,11 @@ class SqlLeases:
             raise
 
     def _insert(self, table: Table, some: list[dict[str, object]], newer: str = "") -> None:
-        """Insert these rows; where there are such, leave them, or write the column `newer` only."""
+        """Insert these rows; where there are such, leave them, or write the column `newer` only.
+
+        What is there already is no error: two workers may add the same shard at once, and both want the row,
+        whoever made it.
+        """
         here = {"consume_group": self._group, "logstream_sig": self._signature}
         values = [{**here, **row} for row in some]
         statement: Insert

@@ -68,6 +68,10 @@ class ServerGroup:
         The second heartbeat follows the first at once, so a holder alone in its group waits for
         nobody. With nothing granted it beats every `renew_every_s` until patience ends, then
         raises ClaimLost. Called with no work under way: shards asked back are let go.
+
+        Worked example: alone in its group, a holder is granted 0 to 3 by the first heartbeat and, listing
+        these, by the second, too: two calls and no wait. With another member that hands over two of them, it
+        asks every `renew_every_s` until an answer comes twice.
         """
         self._ensure()
         self._stored = None
@@ -94,7 +98,11 @@ class ServerGroup:
             self._clock.sleep(self.renew_every_s)
 
     def renew(self) -> Claim:
-        """One heartbeat. See the contract; shards newly granted wait for the next `claim`."""
+        """One heartbeat. See the contract; shards newly granted wait for the next `claim`.
+
+        A heartbeat that was accepted proves nothing by itself: the process may have been stopped for longer
+        than a timeout before it read the answer. So the clock is asked once more behind it.
+        """
         if not self._alive():
             raise self._expired()
         try:

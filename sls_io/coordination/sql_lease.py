@@ -124,6 +124,10 @@ class SqlLease:
         At most for the group's `patience_s`, or, where it has nothing to work on and took something, for the
         timeout after which that may be begun. Called with no work under way: shards that another has taken
         are let go. Raises ClaimLost, naming who has the shards, when there are none to be had.
+
+        Each round looks, renews, takes and begins. It is enough once there is a shard to work on and nobody
+        is left who may yet show itself. A round that was not answered is one that brought nothing: the error
+        is raised only where patience ends with it.
         """
         began_s, joined = self._clock.monotonic(), False
         while True:
@@ -176,7 +180,12 @@ class SqlLease:
         return {shard: lease.checkpoint for shard, lease in self.look().leases.items()}
 
     def checkpoint(self, shard: int, cursor: Cursor) -> Published:
-        """Save while `consumer_owner` is us, in the one statement that saves, and never an earlier one."""
+        """Save while `consumer_owner` is us, in the one statement that saves, and never an earlier one.
+
+        Three ends: it was saved; a later one is there, and nothing is to be done (`ahead`); another consumes
+        the shard, and nothing of ours counts any more. Which of them it was says the row, also where the
+        answer was lost.
+        """
         working = self.working
         if not working:
             raise self._expired()
@@ -249,7 +258,10 @@ class SqlLease:
         return self._look()
 
     def _round(self, view: View) -> View:
-        """Renew what is under our name, whoever wrote it; take what is ours to take; begin what is due."""
+        """Renew what is under our name, whoever wrote it; take what is ours to take; begin what is due.
+
+        One id for what is renewed and what is taken: a process is recognised by it, and one look finds both.
+        """
         now_s = self._clock.monotonic()
         from_living = now_s - self._took_s >= self._terms.take_every_s
         own = {s: one.lease_id for s, one in view.leases.items() if one.owner == self.holder and one.lease_id}
@@ -274,7 +286,11 @@ class SqlLease:
         return self._begun(self._look())
 
     def _beat(self) -> View:
-        """Renew what this process has, and nothing else; begin what is due."""
+        """Renew what this process has, and nothing else; begin what is due.
+
+        Nothing is taken here: it runs beside the work, and taking is what `claim` does, with no work under
+        way.
+        """
         sent_s, owned = self._clock.monotonic(), self._held.owned
         stamp_ms, lease_id = self._stamp_ms(), self._new_id()
         self._held = self._held.sends(lease_id, sent_s)

@@ -139,7 +139,12 @@ class HeadShown:
         return tuple(dict.fromkeys(found))
 
     def _shows(self, part: str, *, unseen: bool) -> bool:
-        """Whether this is a cause of a group, and of this one; what is `unseen` is believed."""
+        """Whether this is a cause of a group, and of this one; what is `unseen` is believed.
+
+        A text counts where the row bears it out: `topic is not UTF-8` with a topic that has an escape in it,
+        `base64` with one that begins so, a tag's name with a tag of that name. Any other word for word alike
+        is a log's key.
+        """
         texts = {
             Cause.TOPIC_BYTES: self.topic,
             Cause.TOPIC_BASE64: self.topic,
@@ -198,6 +203,11 @@ class PageTrouble:
 
         Causes stay in the order of the row, so that a text follows from its row alone, whatever is read
         beside it. Otherwise reading a row again would seem to change it.
+
+        Place and code go into one number, so that numpy finds the distinct pairs. Worked example: of 3 names,
+        places 4, 4 and 2 have the codes 1, 1 and 0: the numbers are 13, 13 and 6, so place 2 has name 0, and
+        place 4 name 1, once. `rank` counts within a place: those of rank 0 are added in one step, then those
+        of rank 1, and so on; what is beyond `CAUSES_MAX` is a number only.
         """
         found = self._groups if of_groups else self._rows
         kinds = len(names)
@@ -241,7 +251,11 @@ class PageTrouble:
 
 
 class _Lists:
-    """Lists of causes: each different list is kept once, and a place has the number of its list."""
+    """Lists of causes: each different list is kept once, and a place has the number of its list.
+
+    Rows in the same trouble share a list. So the cost is that of the different lists and not of the rows: a
+    million rows with one cause are one list and an array of a million ones.
+    """
 
     def __init__(self, more: str, told: Callable[[Told], str]) -> None:
         self._more, self._told = more, told
@@ -251,7 +265,11 @@ class _Lists:
 
     def add(self, places: Ints, codes: Ints, causes: Sequence[Told | int]) -> None:
         """Add `causes[code]` to each place, or count it there once the list is full; no place is named
-        twice."""
+        twice.
+
+        `_of * kinds + codes` numbers each pair of a list and a cause; each distinct one is looked up once,
+        and the places get the answer by `which`.
+        """
         if not len(places):
             return
         self._make_room(int(places.max()))

@@ -83,6 +83,8 @@ class Chunk:
         return begins, ends
 
     def _spans(self, raw: bytes, group: int) -> Ints:
+        """Where the logs of a group stand. Rows in trouble come in order, so the last group that was walked
+        is most often the next that is asked for, and only that one is remembered."""
         spans = self.spans.get(group)
         if spans is None and self._last[0] == group:
             spans = self._last[1]
@@ -118,6 +120,14 @@ class Chunks:
         return self._read() if self._kept is None else iter(self._kept)
 
     def _read(self) -> Iterator[Chunk]:
+        """The chunks in order of the page, as few and as large as memory allows.
+
+        `waiting` is a stack, the first range on top. A range that gives a tree with too many records is
+        halved and both halves are put back, the later one below: the order stays, and a single group, which
+        cannot be halved, is walked in runs. A range whose every group has the size that was sent is one
+        chunk. Where one has not, only that one is doubtful: the others go through the fast reader a second
+        time, beside what was walked.
+        """
         waiting = list(self._batches())[::-1]
         while waiting:
             begin, end = waiting.pop()
@@ -141,7 +151,11 @@ class Chunks:
             yield from self._walked(begin, end, frozenset(doubtful))
 
     def _batches(self) -> Iterator[ByteRange]:
-        """Groups that are read together, [begin, end): some small ones, or a large one."""
+        """Groups that are read together, [begin, end): some small ones, or a large one.
+
+        By bytes as they are and records as they are guessed: a wrong guess is met by `_read`, which halves
+        the range.
+        """
         begin = size = records = 0
         for number, frame in enumerate(self._frames):
             length, dense = frame[1] - frame[0], _about_records(self._raw, frame)
@@ -153,7 +167,11 @@ class Chunks:
             yield begin, len(self._frames)
 
     def _walked(self, begin: int, end: int, doubtful: frozenset[int]) -> Iterator[Chunk]:
-        """Groups [begin, end) with the doubtful ones walked; small groups are put together again."""
+        """Groups [begin, end) with the doubtful ones walked; small groups are put together again.
+
+        Small ones wait in `small` until a long one comes, and are given out before it: chunks stay in order,
+        and the cursor of a group is counted from its place.
+        """
         small = _Small(self._raw, begin)
         for number in range(begin, end):
             frame = self._frames[number]
@@ -263,7 +281,11 @@ def _joined(raw: bytes, begins: Ints, ends: Ints) -> bytes:
 
 
 def _doubtful(tree: Tree, frames: list[ByteRange], first: int) -> list[int]:
-    """Numbers of the groups that must be walked; all of them when the tree has others."""
+    """Numbers of the groups that must be walked; all of them when the tree has others.
+
+    `log_offsets` says with which log each group begins, so the last offset that is not behind a log is its
+    group's. With another number of groups than frames nobody can say which is which.
+    """
     if tree.groups != len(frames):
         return list(range(first, first + len(frames)))
     lengths = np.array([end - begin for begin, end in frames], dtype=np.int64)
@@ -280,7 +302,10 @@ def _odd(tree: Tree) -> NDArray[np.bool_]:
 
 
 def _runs(raw: bytes, frame: ByteRange) -> Iterator[tuple[bytes, array[int], dict[int, Cause]]]:
-    """The logs of a group, some at a time: (fields of the group, where each stands, unreadable ones)."""
+    """The logs of a group, some at a time: (fields of the group, where each stands, unreadable ones).
+
+    A log of 0 bytes still takes a frame of two, so `size` counts these, and empty logs come to an end, too.
+    """
     spans, size = array("q"), 0
     for begin, end in loggroup.logs(raw, *frame):
         spans.append(begin)
@@ -317,7 +342,15 @@ def _run(raw: bytes, spans: array[int]) -> tuple[bytes, array[int], dict[int, Ca
 
 
 def _misread(raw: bytes, begins: Ints, ends: Ints, first: int) -> list[int]:
-    """Places, counted from `first`, of the logs of which the fast reader does not find every byte."""
+    """Places, counted from `first`, of the logs of which the fast reader does not find every byte.
+
+    What the fast reader cannot read whole is halved until the log is found that spoils the run. The half
+    without it is read once more, the other is halved again: about three times the bytes of the run, however
+    many logs it has, where a look at each log alone would cost a call of the reader a log.
+
+    Worked example: log 5 of 8 is broken. [0, 8) fails; [0, 4) is read; [4, 8) fails; [4, 6) fails; 4 is read,
+    5 is named; [6, 8) is read.
+    """
     everyone = range(first, first + len(begins))
     lengths = ends - begins
     if len(begins) == 1 and lengths[0] > RUN_BYTES:

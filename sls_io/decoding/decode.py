@@ -192,7 +192,10 @@ class Reading:
                 yield from self._rows(chunk, heads, begin, end, hour)
 
     def _rows(self, chunk: Chunk, heads: GroupHeads, begin: int, end: int, hour: int) -> Iterator[PagePart]:
-        """The rows [begin, end) of a chunk, in as many parts as what they repeat asks for."""
+        """The rows [begin, end) of a chunk, in as many parts as what they repeat asks for.
+
+        Cursor and index follow from the place: the page's first cursor, and so many groups and logs on.
+        """
         decoder, logs, trouble = self.decoder, chunk.tree.part(begin, end), PageTrouble()
         columns = {"__time__": _times(logs, trouble)}
         columns.update(_log_columns(logs, decoder.declared, trouble))
@@ -221,7 +224,11 @@ class Reading:
 
 
 def _row_ranges(tree: Tree, rows_max: int) -> Iterator[tuple[int, int]]:
-    """The logs of a tree, [begin, end) by at most so many, and so many pairs unless one log has more."""
+    """The logs of a tree, [begin, end) by at most so many, and so many pairs unless one log has more.
+
+    Worked example: logs with 3, 4 and 600,000 pairs and room for 524,288: the first two are a range, the
+    third, which has more than fit, is one of its own.
+    """
     begin = 0
     while begin < tree.logs:
         room = int(tree.pair_offsets[begin]) + _PAIRS_MAX
@@ -242,6 +249,13 @@ def identity_sum(shard: int, cursors: Ints, indexes: Ints) -> int:
         h  = (m1**5 mod p) * 2**31 + (m2**5 mod p)
 
     Equal sums with equal counts make a lost, doubled or moved row very unlikely, not impossible.
+
+    A sum does not know an order and has an inverse: parts of a page, files and landings are added, and what
+    leaves a table is subtracted, in any order. p is prime and 5 has no divisor in common with p - 1, so the
+    fifth power maps the remainders one to one.
+
+    Worked example: shard 3, cursor 100: index 0 gives 3350699434602737696, index 1 gives 1888738158744704304,
+    both rows together 5239437593347442000.
     """
     c = cursors % _PRIME
     one = (c * 1_000_003 + indexes * 8_191 + shard * 131_071) % _PRIME
@@ -282,7 +296,10 @@ def _labels(page: Page) -> tuple[int, bool]:
 
 
 def _times(logs: Logs, trouble: PageTrouble) -> pa.Array:
-    """Time and its nanosecond part in microseconds; the part below is cut off."""
+    """Time and its nanosecond part in microseconds; the part below is cut off.
+
+    Without a time the row is null there, and has a cause; it is not the time 0.
+    """
     seconds = logs.time.fill_null(0).to_numpy().astype(np.int64)
     nanos = logs.time_ns.fill_null(0).to_numpy().astype(np.int64)
     over = nanos > _NANOS_MAX

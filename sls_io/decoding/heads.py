@@ -42,7 +42,12 @@ class GroupHeads:
 
     @staticmethod
     def of(chunk: Chunk) -> GroupHeads:
-        """The heads of a chunk's groups, with what is wrong with them."""
+        """The heads of a chunk's groups, with what is wrong with them.
+
+        `sizes` is what a head takes on each row; a group repeats it `group_logs` times. The bound grows with
+        the bytes that were sent: the heads of a group take 64 times these and 8 MB at most, and no sender can
+        make more memory out of less.
+        """
         trouble, head = PageTrouble(), chunk.head
         topic = _group_text(head.topic, trouble, Cause.TOPIC_BYTES, Cause.TOPIC_BASE64)
         source = _group_text(head.source, trouble, Cause.SOURCE_BYTES, Cause.SOURCE_BASE64)
@@ -71,7 +76,12 @@ def _group_text(values: pa.Array, trouble: PageTrouble, cause: Cause, in_base64:
 
 
 def _group_tags(head: Tree, trouble: PageTrouble) -> pa.Array:
-    """One map a group, null without tags; of a repeated tag the last is shown."""
+    """One map a group, null without tags; of a repeated tag the last is shown.
+
+    `names` and `codes` are keys and their numbers, as with the pairs of a log. Which tags are shown is
+    decided as there, too: of two with one name the later. A tag without key or value is shown as an empty
+    text, with its cause.
+    """
     groups = np.repeat(np.arange(head.groups, dtype=np.int64), np.diff(head.tag_offsets))
     keys, values = head.tag_keys, head.tag_values
     missing = np.zeros(len(keys), dtype=np.bool_)
@@ -109,7 +119,11 @@ def _group_tags(head: Tree, trouble: PageTrouble) -> pa.Array:
 
 @dataclass
 class Wide:
-    """The columns that can be far larger than the page: group heads, and the bytes of rows in trouble."""
+    """The columns that can be far larger than the page: group heads, and the bytes of rows in trouble.
+
+    A row's text is made of two lists of causes, its own and its group's. Their numbers go into one, so each
+    different text is made once, and a row has the place of its text (`_text`).
+    """
 
     raw: bytes
     chunk: Chunk
@@ -136,7 +150,12 @@ class Wide:
         self._texts = [_text(*of, readable=r) for of, r in zip(shown, self._readable, strict=True)]
 
     def ranges(self) -> Iterator[tuple[int, int]]:
-        """Rows [begin, end) whose columns may be made together."""
+        """Rows [begin, end) whose columns may be made together.
+
+        `running` is what the rows up to each one take, so a binary search finds how many of the next ones
+        fit. One row that takes more than all of that is a range of its own: nothing is left out, and the loop
+        gets on.
+        """
         logs, heads = self.logs, self.heads
         costs = np.where(self.headless, 0, heads.sizes[logs.group_of_log])
         if len(self._rows):
@@ -184,4 +203,6 @@ class Wide:
 
 
 def _text(own: str, group: str, *, readable: bool) -> str:
+    """The group's causes first, but where the row is bytes that nobody can read: the first cause says what
+    `__raw__` holds (`holds_log`), so there it is the row's own."""
     return SEPARATOR.join(filter(None, [group, own] if readable else [own, group]))

@@ -86,7 +86,11 @@ def _handler() -> Any:
 
 
 def _read(raw: bytes) -> pa.RecordBatch:
-    """`raw` as one nested row, read on a stack that is deep enough for what `safe` lets pass."""
+    """`raw` as one nested row, read on a stack that is deep enough for what `safe` lets pass.
+
+    numpy and pyarrow need no such stack; it is the recursion of the protobuf reader. The size is a setting of
+    the whole process, hence the lock: it is put back as soon as this thread has begun.
+    """
     if len(raw) < _DEEP_BYTES:
         return _read_here(raw)
     answer: list[Any] = []
@@ -179,6 +183,12 @@ class Tree:
 
         Where that is the size that was sent, every byte of the group was understood: each known field takes
         at least these bytes, and a field that was skipped, doubled or misread adds some.
+
+        Worked example: a log with the time 100 and the pair a=1. The pair is `0a 01 61 12 01 31`, 6 bytes,
+        and 2 in front of it; the time is `08 64`: 10 bytes. Was the log sent with 10, all of it was read. A
+        field 7 of two bytes that nobody knows makes it 12, a length written in two bytes 11: it is walked.
+
+        Nothing can make up for such a byte, since every deviation adds some and none takes one away.
         """
         sizes = within(frame_sizes(self.log_sizes()), self.log_offsets)
         sizes += within(_pair_sizes(self.tag_keys, self.tag_values), self.tag_offsets)
@@ -187,7 +197,11 @@ class Tree:
         return sizes
 
     def log_sizes(self) -> Ints:
-        """As `sizes`, of each log."""
+        """As `sizes`, of each log.
+
+        A time has up to five bytes in this count. A longer one is over 32 bits, and makes its log odd
+        (`chunks._odd`) whatever its size.
+        """
         sizes = within(_pair_sizes(self.keys, self.values), self.pair_offsets)
         sizes += 2 + _varint_extra(self.seconds)
         for part, size in ((self.time, 2), (self.time_ns, 5)):
@@ -253,7 +267,10 @@ def safe(raw: bytes, begin: int, end: int) -> bool:
 
 
 def is_flat(raw: bytes, begin: int, end: int, *, pairs: bool) -> bool:
-    """Whether no unknown group of fields is in the message; with `pairs`, nor in a long pair of it."""
+    """Whether no unknown group of fields is in the message; with `pairs`, nor in a long pair of it.
+
+    Only a long pair is looked into: a short one cannot hold enough levels.
+    """
     for number, wire, at, stop in loggroup.fields(raw, begin, end):
         if wire == _GROUP_WIRE:
             return False
@@ -278,7 +295,10 @@ def lengths_of(texts: pa.Array) -> NDArray[np.int32]:
 
 
 def within(sizes: NDArray[Any], offsets: Ints) -> Ints:
-    """The sum of `sizes` between each two offsets."""
+    """The sum of `sizes` between each two offsets.
+
+    By differences of a running sum: one pass, however many ranges there are, and an empty one is 0.
+    """
     running = np.zeros(len(sizes) + 1, dtype=np.int64)
     np.cumsum(sizes, out=running[1:])
     sums: Ints = np.diff(running[offsets])
@@ -292,7 +312,11 @@ def frame_sizes(lengths: NDArray[Any]) -> NDArray[Any]:
 
 
 def _varint_extra(numbers: NDArray[Any]) -> Any:
-    """Bytes that each number takes as a varint, over the first."""
+    """Bytes that each number takes as a varint, over the first.
+
+    Seven bits go into a byte: 127 takes one, 128 two, 16,384 three. Where even the largest number needs no
+    second byte, which is so with most keys, nothing is compared.
+    """
     top = int(numbers.max(initial=0))
     extra: Any = 0
     for bits in (7, 14, 21, 28):
@@ -302,7 +326,11 @@ def _varint_extra(numbers: NDArray[Any]) -> Any:
 
 
 def _pair_sizes(keys: pa.Array, values: pa.Array) -> NDArray[Any]:
-    """Bytes of each pair of key and value as a field of its message."""
+    """Bytes of each pair of key and value as a field of its message.
+
+    Four bytes for the tags and lengths of key and value, more where a length takes more than one; two less
+    for each that was not sent.
+    """
     body = np.full(len(keys), 4, dtype=np.int64)
     for texts in (keys, values):
         lengths = lengths_of(texts)
@@ -362,7 +390,10 @@ def plain_pair(raw: bytes, begin: int, end: int) -> bytes:
 
 def last_value(log: bytes, key: bytes) -> bytes | None:
     """What the row of a Log shows of `key`: of its last pair the value, empty where it was sent without one;
-    None where no pair has the key. Raises ValueError when the Log cannot be read."""
+    None where no pair has the key. Raises ValueError when the Log cannot be read.
+
+    Two pairs of one key: the later counts, as in a row.
+    """
     value: bytes | None = None
     for number, wire, begin, end in loggroup.fields(log):
         if (number, wire) == (2, 2):

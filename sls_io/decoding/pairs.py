@@ -75,6 +75,14 @@ class Pairs:
 
     @staticmethod
     def of(logs: Logs, declared: Sequence[Declared], trouble: PageTrouble) -> Pairs:
+        """The order of the steps is the rule. Keys become names and numbers. Values that were not sent are
+        noted. `hash` keys are hashed before anything is read as text, so no column, no `__rest__` and no
+        cause sees a plain value. Then the columns that read bytes take theirs, and only what is left must be
+        UTF-8.
+
+        Of a `drop` key nothing is noted (`quiet`): no column and no map shows it, so a cause would speak of
+        nothing.
+        """
         rows, keys, values = logs.log_of_pair, logs.keys, logs.values
         if keys.null_count:
             missing = keys.is_null().to_numpy(zero_copy_only=False)
@@ -119,7 +127,11 @@ class Pairs:
         return Pairs(names, text, rows, codes, order, keyed.starts, found, shown, broken, to_rest, own)
 
     def column(self, place: int, declared: Declared, logs: int, trouble: PageTrouble) -> pa.Array:
-        """One value a log, null where the key is absent or its value does not fit."""
+        """One value a log, null where the key is absent or its value does not fit.
+
+        One assignment by log puts the pairs of a key in place. What cannot be shown goes to `__rest__` with
+        its cause, and the column is null there.
+        """
         code = self.found[place]
         if code < 0:
             return pa.nulls(logs, declared.type)

@@ -62,6 +62,9 @@ def numbered(keys: pa.Array, rows: Ints, logs: int, shown: Callable[[bytes], str
 
     Most logs of a logstore have the same keys in the same order. Then one look at their bytes says all, and
     nothing is hashed or sorted; the answer is the same.
+
+    Worked example: three logs with the keys a and b each. `codes` is 0 1 0 1 0 1, `order` 0 2 4 1 3 5,
+    `starts` 0 3 6: what counting and sorting would give.
     """
     each = _keys_of_each(keys, rows, logs)
     if each:
@@ -78,7 +81,12 @@ def numbered(keys: pa.Array, rows: Ints, logs: int, shown: Callable[[bytes], str
 
 
 def _keys_of_each(keys: pa.Array, rows: Ints, logs: int) -> int:
-    """How many keys each log has, where all have those of the first, in its order; else 0."""
+    """How many keys each log has, where all have those of the first, in its order; else 0.
+
+    All keys stand in one buffer. Where it is the same as itself, begun one log later, each log has the keys
+    of the one before it, and so of the first. The lengths are compared, too: `ab` `c` and `a` `bc` have the
+    same bytes.
+    """
     each, left = divmod(len(keys), logs) if logs else (0, 0)
     if not each or left:
         return 0
@@ -99,7 +107,11 @@ def as_text(
     values: pa.Array, shown: Callable[[bytes], str | bytes]
 ) -> tuple[pa.Array, NDArray[np.bool_] | None]:
     """`values` as strings, and which of them were not UTF-8 (None: all were UTF-8). `shown` makes the text of
-    those."""
+    those.
+
+    As a whole where all is UTF-8. Else piece by piece, so that one bad value costs a few thousand a look, and
+    not all of a column.
+    """
     try:
         return values.cast(pa.string()), None
     except pa.ArrowInvalid:
@@ -163,7 +175,13 @@ def by_code(codes: Ints, kinds: int) -> tuple[Ints, Ints]:
 
 def earlier_ones(rows: Ints, order: Ints, starts: Ints) -> Ints:
     """Pairs that another pair of the same log and key follows, in order of the page; `order` and `starts`
-    are those of `by_code`."""
+    are those of `by_code`.
+
+    Worked example, as in `Pairs`: the pairs a b b a a of the logs 0 0 1 1 1. By key they are 0 3 4, then 1 2,
+    of the logs 0 1 1 and 0 1. Two neighbours of one log are 3 and 4: 3 is the earlier. Where one key ends and
+    the next begins neighbours are no pair, so those places are cleared: the last a and the first b may be of
+    one log.
+    """
     sorted_rows = rows[order]
     again = sorted_rows[1:] == sorted_rows[:-1]
     edges = starts[1:-1]

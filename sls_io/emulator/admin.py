@@ -24,6 +24,7 @@ from sls_io.emulator.faults import Fault, Wanted
 from sls_io.emulator.limits import Limits
 from sls_io.emulator.moved_clock import checked
 from sls_io.emulator.page import render
+from sls_io.emulator.policy import Policy
 from sls_io.emulator.server import ServiceApp
 from sls_io.emulator.signing import Key
 from sls_io.emulator.storage.refusal import Refused, no_group, parameter_invalid
@@ -92,6 +93,7 @@ class _AskKey(_Ask):
     secret: str = Field(min_length=1)
     token: str = ""
     lasts_s: float | None = Field(default=None, ge=-_LASTS_S_MAX, le=_LASTS_S_MAX)
+    policy: Policy | None = None
 
 
 class AdminHandlers:
@@ -224,10 +226,10 @@ class AdminHandlers:
         return await self.limits(request)
 
     async def add_key(self, request: Request) -> Response:
-        """Let another key pair sign; with a token it is temporary and ends after `lasts_s`."""
+        """Let another key pair sign, or the same by another policy; with a token it ends after `lasts_s`."""
         ask = _AskKey.model_validate_json(await request.body())
         ends_s = self.service.machine.now() + ask.lasts_s if ask.lasts_s is not None else float("inf")
-        self.service.keys.add(ask.id, Key(ask.secret, ask.token, ends_s))
+        self.service.keys.add(ask.id, Key(ask.secret, ask.token, ends_s, ask.policy))
         return JSONResponse({})
 
     async def state(self, request: Request) -> Response:
@@ -278,6 +280,7 @@ class AdminHandlers:
                 cursor = span.next
 
     def _retain(self, logstore: StoredLogstore, shard: ShardLog, ask: _AskRetain) -> None:
+        """What a time or a cursor takes first, then the shard."""
         store = self.service.store
         if ask.before_s is not None:
             store.trim(logstore, shard, shard.at_time(ask.before_s))
@@ -295,6 +298,10 @@ class AdminHandlers:
         return fault
 
     def _guarded(self, handler: Handler) -> Handler:
+        """The name that was asked for must be loopback's, too: a page in somebody's browser can reach
+        loopback under a name of its own, and its script would move the clock. JSON is asked for in a POST,
+        since a form cannot send it."""
+
         async def guarded(request: Request) -> Response:
             host = (request.url.hostname or "").strip("[]")
             client = request.client.host if request.client else ""

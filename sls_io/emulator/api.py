@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sls_io.emulator.policy import ACCOUNT, REGION
 from sls_io.emulator.service import LogService, RoutedRequest, ServedAnswer
 from sls_io.emulator.storage.groups import ConsumerGroup
 from sls_io.emulator.storage.refusal import Refused, no_group, parameter_invalid
@@ -40,7 +41,11 @@ class Route:
 
 
 def find(method: str, path: str, query: Mapping[str, str]) -> tuple[Route, dict[str, str]]:
-    """The route of a request and the names in its path. Refused when there is none."""
+    """The route of a request and the names in its path. Refused when there is none.
+
+    By method and query first: several calls share a path and differ by `type` or `action`. What the emulator
+    does not do is a table, too, so that each refusal says why.
+    """
     for route in ROUTES:
         if route.method != method or not all(query.get(k, "") in v for k, v in route.query.items()):
             continue
@@ -109,8 +114,8 @@ def _slice(call: RoutedRequest, names: list[str]) -> tuple[int, list[str]]:
 
 def _project_doc(doc: Change) -> dict[str, str]:
     return {
-        "projectName": doc["name"], "status": "Normal", "owner": "0", "description": doc["description"],
-        "region": "emulator", "dataRedundancyType": "LRS", "createTime": str(int(doc["created_s"])),
+        "projectName": doc["name"], "status": "Normal", "owner": ACCOUNT, "description": doc["description"],
+        "region": REGION, "dataRedundancyType": "LRS", "createTime": str(int(doc["created_s"])),
         "lastModifyTime": str(int(doc["modified_s"])),
     }  # fmt: skip
 
@@ -260,7 +265,11 @@ def put_logs_by_key(service: LogService, call: RoutedRequest) -> ServedAnswer:
 
 
 def get_cursor(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """`from`: begin, end, or unix seconds: the first group received at or after them."""
+    """`from`: begin, end, or unix seconds: the first group received at or after them.
+
+    A time that lies before the oldest group, or behind the newest, is the begin or the end: the service says
+    no more.
+    """
     shard = service.logstore(call).shard(_shard_id(call))
     wanted = call.query.get("from", "")
     if wanted == "begin":
@@ -377,7 +386,11 @@ def _wire(cursor: int | None) -> str:
 
 
 def save_checkpoint(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """{shard, checkpoint}. Unless forceSuccess, only the holder may: ConsumerNotMatch, ConsumerNotExist."""
+    """{shard, checkpoint}. Unless forceSuccess, only the holder may: ConsumerNotMatch, ConsumerNotExist.
+
+    A checkpoint that moves no state is one small change; where the group changed, its whole document is
+    written, which has the checkpoint, too.
+    """
     logstore, body = service.logstore(call), _body(call, code="JsonInfoInvalid")
     group = service.group(logstore, call.names["group"])
     shard, forced = body.get("shard"), call.query.get("forceSuccess", "").lower() == "true"

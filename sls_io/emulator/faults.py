@@ -123,7 +123,11 @@ class Faults:
         return gone
 
     def meet(self, facts: Mapping[str, Any]) -> list[Fault]:
-        """The faults that act on this request, counted. `facts`: call, project, logstore, shard, consumer."""
+        """The faults that act on this request, counted. `facts`: call, project, logstore, shard, consumer.
+
+        What a fault names must fit, and what it leaves open fits all. `after` counts requests that fit before
+        it acts, `chance` throws a die of the fault's own seed, so a test's faults fall the same each time.
+        """
         if not self.all:
             return []
         met = []
@@ -147,7 +151,12 @@ class Faults:
 
 
 def rewritten(body: bytes, wanted: Wanted) -> bytes:
-    """The JSON answer as an `answer` fault wants it."""
+    """The JSON answer as an `answer` fault wants it.
+
+    Of a list, the entry with the shard `item`, or each of them, or, without `item` and `field`, the list
+    itself; of an object, the whole. A `field` is put in, or taken out with `drop`; without one, all of the
+    entry is.
+    """
     answer = json.loads(body) if body else None
     if not isinstance(answer, list):
         return json.dumps(_changed(answer, wanted)).encode()

@@ -106,9 +106,14 @@ class Admin:
         """Change limits by name (see `Limits`); returns all of them."""
         return cast("dict[str, Any]", self._ask("POST", "/limits", changed))
 
-    def add_key(self, access_id: str, secret: str, *, token: str = "", lasts_s: float | None = None) -> None:
-        """Let another key pair sign; with a token it is temporary, as from STS."""
-        self._ask("POST", "/keys", {"id": access_id, "secret": secret, "token": token, "lasts_s": lasts_s})
+    def add_key(
+        self, access_id: str, secret: str, *, token: str = "", lasts_s: float | None = None,
+        policy: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        """Let another key pair sign; with a token it is temporary, as from STS. With a RAM `policy`, a
+        document of {Version, Statement}, it may do what that allows; a pair that is there is replaced."""
+        key = {"id": access_id, "secret": secret, "token": token, "lasts_s": lasts_s, "policy": policy}
+        self._ask("POST", "/keys", key)
 
     def state(self) -> dict[str, Any]:
         """Projects, logstores, shards, groups, members and checkpoints (cursors as integers)."""
@@ -198,6 +203,9 @@ def start(
 
     `key_pair` (id, secret) replaces the one of the environment. It ends with this process.
     Raises ConfigError with the emulator's own sentence when it does not come up.
+
+    It ends with this process, whichever way that ends: it reads an input that nobody writes to, and that
+    closes with us.
     """
     command = ["--port", str(port), "--with-stdin"]
     command += ["--data", str(data)] if data is not None else []
@@ -257,7 +265,11 @@ class Template:
         self._process: subprocess.Popen[bytes] | None = None
 
     def fork(self, arguments: list[str], environment: Mapping[str, str]) -> "Forked":
-        """An emulator with these arguments and variables, in this process's working directory."""
+        """An emulator with these arguments and variables, in this process's working directory.
+
+        Three pipes of each emulator go over with the request: its input, its output, and where its end is
+        told. Our halves of them are all that this process keeps.
+        """
         asked = {"arguments": arguments, "environment": dict(environment), "folder": os.getcwd()}
         stdin, stdout, told = os.pipe(), os.pipe(), os.pipe()
         theirs = (stdin[0], stdout[1], 2, told[1])
@@ -295,7 +307,11 @@ class Template:
 
 
 class Forked:
-    """What `Popen` is for a process of our own: one that the template has forked and waits for."""
+    """What `Popen` is for a process of our own: one that the template has forked and waits for.
+
+    The template is its parent, so nobody here can wait for it. How it ended comes by a pipe: there is
+    something to read once it has.
+    """
 
     def __init__(self, pid: int, stdin: int, stdout: int, told: int) -> None:
         self.pid = pid

@@ -72,7 +72,11 @@ def run(
 def serve(
     arguments: list[str] | None = None, *, on_ready: Callable[[str], None] = lambda endpoint: None
 ) -> None:
-    """Serve until told to stop. Raises ConfigError or OSError when it cannot start."""
+    """Serve until told to stop. Raises ConfigError or OSError when it cannot start.
+
+    The socket listens before the data folder is read: a port that is taken is said at once, and who connects
+    meanwhile waits for the answer.
+    """
     options = parse(arguments)
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
@@ -113,6 +117,9 @@ def fork_for(number: int) -> None:
 
     A request is a byte with four files (stdin, stdout, stderr, and where the exit status is told), then a
     line of JSON: arguments, environment, folder. The answer is the process's id.
+
+    One loop waits for both, a request and the end of a child: the signal of an ended child wakes it through a
+    pair of sockets, so no end is missed and nothing polls.
     """
     asking = socket.socket(fileno=number)
     woken, wakes = socket.socketpair()
@@ -159,7 +166,10 @@ def _tell_ends(running: dict[int, int]) -> None:
 
 
 def _be(asked: dict[str, Any], files: list[int], others: dict[int, int]) -> NoReturn:
-    """Become an emulator of its own: session, files, variables, folder; and end as one."""
+    """Become an emulator of its own: session, files, variables, folder; and end as one.
+
+    Whatever happens, it ends here: a child that came back from this would go on as the parent does.
+    """
     status = 1
     try:
         os.setsid()

@@ -78,6 +78,8 @@ class ServiceApp:
         self._compressing: dict[tuple[object, ...], asyncio.Future[bytes]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Faults act around the call: before it (hold, delay, error, drop), a second time behind it
+        (`duplicate`, whose answer nobody sees), and on its answer."""
         request_id = uuid.uuid4().hex[:24].upper()
         status, answer, met, name = 200, ServedAnswer(), list[Fault](), ""
         try:
@@ -141,7 +143,9 @@ class ServiceApp:
     async def _do(self, route: api.Route, request: SignedRequest, call: RoutedRequest) -> ServedAnswer:
         """Check the signature and act; no await until the change is in the journal."""
         service = self.service
-        service.keys.verify(request, service.machine.now(), service.limits.skew_s)
+        key = service.keys.verify(request, service.machine.now(), service.limits.skew_s)
+        if key.policy is not None:
+            key.policy.check(route.name, {"project": call.project, **call.names})
         try:
             answer = route.handler(service, call)
         finally:
@@ -206,6 +210,8 @@ class ServiceApp:
         met: list[Fault],
         request_id: str,
     ) -> None:
+        """A reply that is cut short says its whole length first, and then the connection ends: the client
+        must notice."""
         reply = _Reply(status, answer, {**answer.headers, "x-log-requestid": request_id})
         reply.headers["date"] = formatdate(self.service.now(), usegmt=True)
         for fault in met:
@@ -255,7 +261,11 @@ class _Reply:
 
 
 def project_of(target: bytes, host: str) -> str:
-    """First label of the target's authority, else of `host`; empty for a bare address or name."""
+    """First label of the target's authority, else of `host`; empty for a bare address or name.
+
+    Worked example: `http://demo.sls.emu/logstores` by a proxy's request, or `Host: demo.127.0.0.1:8080`, is
+    `demo`; a bare `127.0.0.1:8080` names no project.
+    """
     scheme, found, rest = target.partition(b"://")
     authority = (
         rest.split(b"/", 1)[0].split(b"?", 1)[0].decode("latin-1")

@@ -50,7 +50,10 @@ class ServedAnswer:
 
 
 class PageCache:
-    """Compressed answers, the least recently served dropped first."""
+    """Compressed answers, the least recently served dropped first.
+
+    The page that was asked for longest ago goes first.
+    """
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max, self._bytes = bytes_max, 0
@@ -173,7 +176,11 @@ class LogService:
         self.bytes_kept += len(framed)
 
     def page(self, logstore: StoredLogstore, shard: ShardLog, span: RecordSpan, accept: str) -> ServedAnswer:
-        """PullLogs: the answer for one span, compressed as the caller accepts."""
+        """PullLogs: the answer for one span, compressed as the caller accepts.
+
+        Compressed pages are kept: many readers, and many tests, ask for the same one. What `span` names never
+        changes, so its first group, its count and the kind of compression are the key.
+        """
         self._meter_read(logstore, shard, span.raw_bytes)
         headers = {
             "x-log-count": str(span.count),
@@ -218,6 +225,8 @@ class LogService:
         self.meter.take(by_shard, now, "ShardReadQuotaExceed")
 
     def _plain(self, call: RoutedRequest) -> bytes:
+        """The size that the header says is held against the limit before anything is unpacked: a body of
+        kilobytes may unpack to gigabytes."""
         size = call.headers.get("x-log-bodyrawsize")
         if size is None:
             raise Refused(400, "MissingBodyRawSize", "x-log-bodyrawsize: the uncompressed size of the body")

@@ -1,4 +1,4 @@
-"""Signature v1 (`LOG id:hmac-sha1`) and v4 (`SLS4-HMAC-SHA256`), verified by our own code.
+"""Signature v1 (`LOG id:...`, by SHA-1 or SHA-256) and v4 (`SLS4-HMAC-SHA256`), verified by our own code.
 
 Source of both formulas: requests of the vendor's Python, Go and Java SDKs, looked at on the wire.
 v1 signs method, Content-MD5, Content-Type, Date, the `x-log-*` and `x-acs-*` headers but
@@ -16,11 +16,14 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from urllib.parse import quote
 
+from sls_io.emulator.policy import Policy
 from sls_io.emulator.storage.refusal import Refused
 
 FAKE_ID, FAKE_SECRET = "emulator-key", "emulator-secret"
 _EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 _V4 = "SLS4-HMAC-SHA256"
+_V1_DIGESTS = {"hmac-sha1": hashlib.sha1, "hmac-sha256": hashlib.sha256}
+"""What v1 may sign with: the LogHub SDKs send the first, the vendor's OpenAPI SDKs the second."""
 _SCOPE_END = "sls/aliyun_v4_request"
 
 
@@ -37,11 +40,13 @@ class SignedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key pair; with a `token` it is temporary and ends at `expires_s` of the machine's clock."""
+    """A key pair; with a `token` it is temporary and ends at `expires_s` of the machine's clock. Without a
+    `policy` it may do everything."""
 
     secret: str = field(repr=False)
     token: str = field(default="", repr=False)
     expires_s: float = float("inf")
+    policy: Policy | None = None
 
 
 class SigningKeys:
@@ -63,8 +68,8 @@ class SigningKeys:
         """Let another pair sign."""
         self._keys[access_id] = key
 
-    def verify(self, request: SignedRequest, wall_s: float, skew_s: int) -> None:
-        """Raise Refused unless `request` is signed by a known key, at about `wall_s`."""
+    def verify(self, request: SignedRequest, wall_s: float, skew_s: int) -> Key:
+        """The key. Raises Refused unless `request` is signed by a known one, at about `wall_s`."""
         if request.headers.get("x-log-apiversion") != "0.6.0":
             kind = "Invalid" if "x-log-apiversion" in request.headers else "Missing"
             raise Refused(400, f"{kind}APIVersion", "x-log-apiversion: expected 0.6.0")
@@ -77,6 +82,7 @@ class SigningKeys:
             raise Refused(401, "Unauthorized", "no Authorization header of a known kind")
         if not hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace")):
             raise Refused(401, "SignatureNotMatch", f"signature {access_id[:64]} not match")
+        return self._keys[access_id]
 
     def _key(self, access_id: str, request: SignedRequest, wall_s: float) -> Key:
         key = self._keys.get(access_id)
@@ -92,10 +98,13 @@ class SigningKeys:
     def _v1(
         self, request: SignedRequest, authorization: str, wall_s: float, skew_s: int
     ) -> tuple[str, str, str]:
+        """(id of the key, the signature that is right, the one that was sent). What the signature is about is
+        checked first: method, date, and the body's MD5 where there is one."""
         method = request.headers.get("x-log-signaturemethod")
-        if method != "hmac-sha1":
+        if method not in _V1_DIGESTS:
             kind = "Missing" if method is None else "Invalid"
-            raise Refused(400, f"{kind}SignatureMethod", "x-log-signaturemethod: expected hmac-sha1")
+            expected = " or ".join(_V1_DIGESTS)
+            raise Refused(400, f"{kind}SignatureMethod", f"x-log-signaturemethod: expected {expected}")
         date = request.headers.get("date", "")
         clock_date = request.headers.get("x-log-date") or date
         if not clock_date:
@@ -109,12 +118,15 @@ class SigningKeys:
             raise Refused(401, "SignatureNotMatch", "Content-MD5 is not that of the body")
         access_id, _, given = authorization.removeprefix("LOG ").rpartition(":")
         secret = self._key(access_id, request, wall_s).secret
-        digest = hmac.new(secret.encode(), v1_text(request).encode("utf-8", "surrogateescape"), hashlib.sha1)
+        text = v1_text(request).encode("utf-8", "surrogateescape")
+        digest = hmac.new(secret.encode(), text, _V1_DIGESTS[method])
         return access_id, base64.b64encode(digest.digest()).decode(), given.strip()
 
     def _v4(
         self, request: SignedRequest, authorization: str, wall_s: float, skew_s: int
     ) -> tuple[str, str, str]:
+        """As `_v1`: the date within the clock's reach, the scope that fits it, and the body's hash, or the
+        hash of nothing."""
         fields = dict(
             part.strip().partition("=")[::2] for part in authorization.removeprefix(f"{_V4} ").split(",")
         )
@@ -150,7 +162,12 @@ def v1_text(request: SignedRequest) -> str:
 
 
 def v4_signature(request: SignedRequest, secret: str, date: str, region: str) -> str:
-    """The hexadecimal v4 signature of `request` by `secret`."""
+    """The hexadecimal v4 signature of `request` by `secret`.
+
+    Method, path, query, headers, their names, and the body's hash are one text; its hash, with the date and
+    region it is good for, is signed by a key that is made of the secret, step by step, for that date and
+    region alone.
+    """
     signed = sorted(
         name
         for name in request.headers

@@ -57,7 +57,12 @@ class Patience:
     known: Mapping[int, int] = field(default_factory=dict)
 
     def over(self, shard: int, since_s: int) -> bool:
-        """Whether a suspicion that began then has lasted long enough to be believed."""
+        """Whether a suspicion that began then has lasted long enough to be believed.
+
+        Worked example: with a timeout of 60 s a run suspects a shard at 1,000. However long that run takes,
+        `known` has no 1,000, so it believes nothing. A run at 1,090 reads 1,000 in the ledger: 90 s are
+        enough. One at 1,040 is too early.
+        """
         return 0 < since_s == self.known.get(shard) and self.now_s - since_s >= self.outage_s
 
 
@@ -275,6 +280,8 @@ def _not_surveyed(shard: int, ledger: Ledger, needed: frozenset[int], left: Mapp
 
 
 def _plan_shard(draft: _Draft, survey: Survey, ledger: Ledger, needed: frozenset[int]) -> None:
+    """The questions in order of what they need: a service that did not answer, answers that contradict each
+    other, a shard that is not there, one that is done, one whose parents are not."""
     shard, head = survey.shard, survey.head
     if survey.readable:
         draft.readable[shard] = survey.readable
@@ -300,7 +307,15 @@ def _plan_shard(draft: _Draft, survey: Survey, ledger: Ledger, needed: frozenset
 
 
 def _plan_open(draft: _Draft, survey: Survey, head: Head, entry: ShardLedger) -> None:
-    """The windows, the gap and the closing of a shard that may be read."""
+    """The windows, the gap and the closing of a shard that may be read.
+
+    Worked example: the frontier is 100, the shard is read-only and the service has [150, 400). Two kinds of
+    answers agree, and logs of that age are deleted: [100, 150) is a gap, the windows begin at 150, and where
+    they end at 400 and a second answer says that this is the end, it is closed there.
+
+    What is planned is an upper bound: gap, closing and marks travel beside the windows, and the ledger takes
+    a closing or a mark only where the frontier has got to.
+    """
     shard, frontier = survey.shard, entry.frontier
     if frontier >= head.begin:
         draft.remember(shard, entry, 0)
@@ -370,7 +385,11 @@ def _believed(draft: _Draft, survey: Survey, entry: ShardLedger) -> bool:
 
 
 def _gone(draft: _Draft, survey: Survey, ledger: Ledger) -> None:
-    """The service no longer knows the shard: proven, what the ledger lacks of it is a gap."""
+    """The service no longer knows the shard: proven, what the ledger lacks of it is a gap.
+
+    Its end is unknown, so the gap has none, and the closing is at no cursor: where the shard is listed again,
+    it is known by that, and opened.
+    """
     shard = survey.shard
     known = ledger.shards.get(shard)
     if known is not None and known.closed:
@@ -387,6 +406,8 @@ def _gone(draft: _Draft, survey: Survey, ledger: Ledger) -> None:
 
 
 def _windows(shard: int, spans: Iterable[Span], accounted: IntervalSet) -> list[Window]:
+    """Worked example: of [0, 100) the ledger has [20, 30): [0, 20) and [30, 100) are left, both of the span's
+    hour."""
     return [
         Window(shard, Cursor(begin), Cursor(end), span.hour)
         for span in spans
@@ -399,6 +420,8 @@ def _within_budget(draft: _Draft, budget: Budget) -> tuple[PlannedWindow, ...]:
 
     In a rank the shard that is furthest behind goes first. Were it the lowest id, a run that ends
     early would advance the same shards again and again while the others run into retention.
+
+    Worked example: three windows of A, one of B, and room for three: A's first and B's, then A's second.
     """
     chosen: list[Window] = []
     rank = 0
@@ -425,6 +448,9 @@ def _in_chains(windows: list[Window], budget: Budget) -> tuple[PlannedWindow, ..
 
     A shard has no more chains than its quota feeds: four readers of 10 MB a second get no more out of
     it than one, and are refused most of the time.
+
+    Worked example: 2 shards, 4 tasks, a quota of 20 MB a second: two readers of a shard are fed, so there are
+    four chains with a quarter of the bytes each. A's windows 0, 2 and 4 are one chain, 1 and 3 the other.
     """
     shards = {w.shard for w in windows}
     wide = max(1, min(budget.tasks_min // max(1, len(shards)), _readers_fed(budget)))

@@ -153,7 +153,11 @@ def survey_live(
 
 def next_span(client: SlsClient, shard: int, at: Cursor, *, until: Cursor, until_s: int) -> Span | None:
     """From `at` to the end of the receive hour of the group there, at most to `until`, the cursor of
-    `until_s`. None where cursors and receive times contradict each other. Raises CursorExpired."""
+    `until_s`. None where cursors and receive times contradict each other. Raises CursorExpired.
+
+    Worked example: 500 was received at 07:12 and `until_s` is 07:30: the hour is 07, GetCursor(08:00) says
+    640, the cursor of 07:30 is 610: [500, 610).
+    """
     time_s = client.cursor_time_s(shard, at)
     # The service may leave cursors out: then the next group can be younger than what is asked for.
     hour = min(time_s, until_s) // HOUR_S
@@ -170,6 +174,8 @@ def left_over(
     with its checkpoint at the end, calls it over and grants it to nobody any more. Would only claimed shards
     be looked at, the ledger never closed it and its children waited for ever. The same when somebody forced
     the checkpoint to the end before the rest was landed.
+
+    Such a shard is looked at like one that is held: nothing of it needs a holder any more but its closing.
     """
 
     def ask(shard: Shard) -> Survey:
@@ -245,6 +251,8 @@ def mark_cut(
 
     A creation time, a retention or a date that is told wrong once would name a gap that is none, or hide one
     for ever: the start is fixed now. So all are asked for twice, and where that differs the third decides.
+
+    Two of three: what both say holds, and where they differ a third look agrees with one of them.
     """
     unseen = [s for s in shards if s.id in surveys and s.id not in ledger.shards]
     if not (unseen and ledger.started):
@@ -281,7 +289,11 @@ class _Seconds:
     client: SlsClient
 
     def of_begin(self, shard: Shard, entry: ShardLedger, head: Head) -> Second:
-        """Whether PullLogs has anything between the frontier and the begin cursor."""
+        """Whether PullLogs has anything between the frontier and the begin cursor.
+
+        The first group from the frontier on is before the begin cursor: the service has it, so the begin was
+        told wrong. Is it there or behind it, retention took what was between.
+        """
         try:
             first, nothing_to = _first_group(self.client, shard.id, entry.frontier)
         except CursorExpired:
@@ -302,7 +314,12 @@ class _Seconds:
             return False
 
     def of_end(self, head: Head) -> Second:
-        """Whether another list says read-only, too, and PullLogs that nothing lies behind the end."""
+        """Whether another list says read-only, too, and PullLogs that nothing lies behind the end.
+
+        Two questions: does a list that was made later also say read-only, and does a pull from the end stay
+        there? A single "no" keeps the shard open: closed too early, its children would land before the rest
+        of it.
+        """
         try:
             page = self.client.pull(head.shard.id, head.end, groups_max=1)
             more = bool(page.count or page.body or page.next != head.end)
@@ -337,7 +354,11 @@ def _shown_again(
     client: SlsClient, closed: Iterable[Shard], ledger: Ledger, *, spare: bool, begins: Begins | None
 ) -> dict[int, Survey]:
     """Of the listed shards that the ledger calls closed: those of which the service shows more than the
-    ledger has, those with a gap that can be read again, and with logs before a start that was told."""
+    ledger has, those with a gap that can be read again, and with logs before a start that was told.
+
+    Where a closed shard has neither a gap nor a start that was told, one cursor answers: is the end further
+    than the ledger has it? With them its head is asked for, and each gap.
+    """
 
     def ask(shard: Shard) -> Survey:
         entry = ledger.shards[shard.id]
@@ -354,7 +375,11 @@ def _shown_again(
 
 
 def _unlisted(client: SlsClient, listed: Iterable[Shard], ledger: Ledger) -> dict[int, Survey]:
-    """A survey of each shard that the ledger has open and the service does not list."""
+    """A survey of each shard that the ledger has open and the service does not list.
+
+    Not in the list is the first kind of answer; GetCursor is the second. "No such shard" agrees, a cursor
+    denies, and anything else says nothing.
+    """
     there = {s.id for s in listed}
 
     def ask(shard: Shard) -> Survey:
@@ -376,7 +401,12 @@ def readable_again(
     client: SlsClient, shard: Shard, entry: ShardLedger, head: Head, begins: Begins | None = None
 ) -> tuple[Again, ...]:
     """The parts of gaps that can be read after all, and with `begins` what lies before a start that was
-    told: by the begin cursor, and by a pull from there."""
+    told: by the begin cursor, and by a pull from there.
+
+    From a gap's begin, or from where the service begins now, up to the gap's end: what the first group there
+    says is where it can be read from. A gap without a known end is not looked at: its shard is gone, and is
+    opened again as a whole when it is listed.
+    """
     parts = []
     for gap in entry.gaps:
         begin = max(gap.begin, head.begin)
@@ -427,6 +457,8 @@ def begins_anew(
 
 
 def _read_again(client: SlsClient, shard: int, begin: Cursor, gap: Gap) -> Again | None:
+    """The hours are those of its first and its last cursor, the smaller one first: the order of receive times
+    is not relied on."""
     try:
         first, _ = _first_group(client, shard, begin)
         if first is None or first >= gap.end:
@@ -441,6 +473,9 @@ def _read_again(client: SlsClient, shard: int, begin: Cursor, gap: Gap) -> Again
 def _each(
     ask: Callable[[Shard], Survey], shards: Iterable[Shard], *, spare: bool = False
 ) -> Mapping[int, Survey]:
+    """A shard that retention takes while it is asked is a survey that says so, and no error: the others go
+    on. With `spare`, so is one that did not answer, unless nobody did: then the service is away, and the run
+    ends with that."""
     failed: list[SlsError] = []
 
     def one(shard: Shard) -> Survey:
@@ -470,7 +505,11 @@ def _of_the_moment(error: TransportError | ServiceError) -> bool:
 
 
 def _cut(client: SlsClient, shard: int, span: Span, pieces: int) -> list[Span]:
-    """The span cut at even times of its hour; times that resolve to the same cursor make no cut."""
+    """The span cut at even times of its hour; times that resolve to the same cursor make no cut.
+
+    Worked example: hour 7 in four pieces: the cursors of 07:15, 07:30 and 07:45 are asked for. Of an hour in
+    which all came in its first minute they are all its end, and it stays one piece.
+    """
     cut: list[Span] = []
     rest = span
     for piece in range(1, pieces):

@@ -30,6 +30,9 @@ class Edges:
 
         Raises ConfigError for what is no cursor, or lies behind `kept`; CheckpointOutside for one outside of
         its shard.
+
+        What was just read lies in the last page's edges, so this asks the service nothing in a loop that only
+        goes on.
         """
         if not isinstance(given, SupportsIndex) or isinstance(given, bool):
             raise ConfigError(

@@ -144,6 +144,8 @@ class Reader:
 
         Raises ConfigError for an edge that is named twice and for a window that ends before it begins,
         ShardGone when retention took the shard.
+
+        The end is cut at what the shard has now: a window is what can be read, and an iteration ends.
         """
         _check_number(shard, "a shard is its number", least=0)
         for name, cursor, moment in (("begin", begin, since), ("end", end, until)):
@@ -325,6 +327,7 @@ def _check_number(given: object, what: str, *, least: int) -> None:
 
 
 def _status(client: SlsClient, shard: Shard, place: GroupCheckpoint | None, now_s: float) -> ShardStatus:
+    """A lag is 0 where nothing lies behind the checkpoint, or, without one, behind the begin."""
     status = "readonly" if shard.readonly else "readwrite"
     holder, checkpoint = (place.holder, place.cursor) if place else ("", None)
     try:
@@ -351,7 +354,10 @@ def _received_s(client: SlsClient, shard: int, cursor: Cursor) -> int | None:
 
 
 def _shown(table: pa.Table) -> "pd.DataFrame":
-    """For people: each key of `__rest__` a column of text, as far as no column is called so."""
+    """For people: each key of `__rest__` a column of text, as far as no column is called so.
+
+    A key that got a column leaves the map, so `__rest__` is shown only where something is left in it.
+    """
     import pandas as pd
 
     rest = [dict(pairs or ()) for pairs in table["__rest__"].to_pylist()]

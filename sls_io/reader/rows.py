@@ -85,7 +85,11 @@ class Extent:
         clock: Clock,
         groups_max: int = PAGE_GROUPS_MAX,
     ) -> Iterator[Rows]:
-        """Its rows; a page without a log is an empty batch, for it moves the cursor. Raises as `_fetches`."""
+        """Its rows; a page without a log is an empty batch, for it moves the cursor. Raises as `_fetches`.
+
+        A page may be many parts. Only the last one has `next`, so a reader can keep a checkpoint between
+        pages and not within one, where rows of the same page are still to come.
+        """
         for fetch in self._fetches(client, pace, clock, groups_max):
             for page, reading in readings(fetch, decoder):
                 last: PagePart | None = None

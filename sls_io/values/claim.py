@@ -79,7 +79,14 @@ class ShardLedger:
 
     @property
     def frontier(self) -> Cursor:
-        """From `start`, the end of the unbroken run of landed, gap and withdrawn."""
+        """From `start`, the end of the unbroken run of landed, gap and withdrawn.
+
+        Here a live run goes on, and up to here a checkpoint may be published: all before it is landed, gone,
+        skipped or taken back. What lies behind a hole does not count.
+
+        Worked example: start 10, landed [10, 20) and [30, 40), a gap [20, 25): the frontier is 25. Once a
+        fill lands [25, 30) it is 40, without anything being read again.
+        """
         return self.accounted.run_end(self.start)
 
     @property
@@ -98,7 +105,11 @@ class ShardLedger:
 
     def begun_anew(self, start: Cursor) -> "ShardLedger":
         """This entry, of which nothing has landed from its start, as one that begins at `start`, below it.
-        What was reached was reached from the wrong start, so nothing is."""
+        What was reached was reached from the wrong start, so nothing is.
+
+        Worked example: the start was 500, and the shard was older than retention, so [0, 500) was named a
+        gap. It really begins at 300: the gap becomes [0, 300), and [300, 500) is landed like all that is new.
+        """
         gaps = tuple(replace(g, end=min(g.end, start)) for g in self.gaps if g.begin < start)
         return replace(self, start=start, gaps=gaps, reached_s=0, suspect_s=0)
 

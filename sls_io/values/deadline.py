@@ -101,7 +101,14 @@ _ENDLESS = Deadline()
 
 def answered(call: Callable[[], Answer], *, deadline_s: float, waits_for: str = "") -> Answer:
     """What `call` returns or raises. Raises NoAnswer when that takes longer than `deadline_s`, or than the
-    deadline that is kept; `waits_for` names who answers, for who is told of a long wait."""
+    deadline that is kept; `waits_for` names who answers, for who is told of a long wait.
+
+    A call for which no time is left is not begun: that it was not made is known then, and what a call that
+    was left behind does is not. Whatever it raises is raised here, an exit, too.
+
+    Worked example: a run has 20 s left, and asks for 60. It waits for 20; after 5 it says what for, and that
+    it is for at most 15 s more.
+    """
     longest_s = min(deadline_s, current().left_s)
     bound = current().within(deadline_s)
     answers: list[Answer] = []

@@ -112,7 +112,10 @@ def type_name(value: object) -> str:
 
 
 def _is_awaitable(value: object) -> bool:
-    """Whether Python would let somebody `await` it, by no code of theirs (`isinstance` asks `__class__`)."""
+    """Whether Python would let somebody `await` it, by no code of theirs (`isinstance` asks `__class__`).
+
+    The first class in the order of inheritance decides, and None there switches it off, as Python has it.
+    """
     for each in type.__dict__["__mro__"].__get__(type(value)):
         if "__await__" in (own := type.__dict__["__dict__"].__get__(each)):
             return own["__await__"] is not None
@@ -120,7 +123,11 @@ def _is_awaitable(value: object) -> bool:
 
 
 def _of_a_signal(error: BaseException) -> bool:
-    """Whether this process's handler of a signal that ends it has raised this, not what it interrupted."""
+    """Whether this process's handler of a signal that ends it has raised this, not what it interrupted.
+
+    The type says nothing: a handler may raise any, and a hook the same. So it is looked where it was raised:
+    the innermost frame of its trace is that of the handler, or it is not.
+    """
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next

@@ -56,17 +56,18 @@ class Credentials(Settings):
     """Where the key pair comes from; never the key pair itself.
 
     provider `env` reads ALIBABA_CLOUD_ACCESS_KEY_ID, ALIBABA_CLOUD_ACCESS_KEY_SECRET and
-    ALIBABA_CLOUD_SECURITY_TOKEN; `profile` reads the profile `name` of ~/.aliyun/config.json; `import`
+    ALIBABA_CLOUD_SECURITY_TOKEN; `profile` takes the profile `name` of ~/.aliyun/config.json, in its mode;
+    `default` looks where the vendor's programs do: environment, OIDC, profile, ECS role, URI; `import`
     calls `name` ("package.module:function"), which returns (id, secret, token or "") and, if it knows,
     when they end: unix seconds, or a text like STS's Expiration. Keys that end are asked for again.
     """
 
-    provider: Literal["env", "profile", "import"] = "env"
+    provider: Literal["env", "profile", "default", "import"] = "env"
     name: str = ""
 
     @model_validator(mode="after")
     def _name_goes_with_a_provider(self) -> Self:
-        if self.provider == "env" and self.name:
+        if self.provider in ("env", "default") and self.name:
             raise ValueError("credentials.name goes with the provider 'profile' or 'import'")
         if self.provider == "import" and not self.name:
             raise ValueError("credentials.name: provider 'import' needs it, package.module:function")
@@ -96,6 +97,8 @@ class Service(Settings):
     @field_validator("endpoint")
     @classmethod
     def _endpoint_is_safe(cls, value: str) -> str:
+        """Everything but scheme, host and port is refused: a user in it would be a secret in the settings,
+        and a path or a query would be lost in silence, since requests make their own."""
         text = value if "://" in value else f"https://{value}"
         parts = urlsplit(text)
         host = parts.hostname or ""
@@ -120,6 +123,7 @@ class Service(Settings):
     @field_validator("proxy")
     @classmethod
     def _proxy_is_a_place(cls, value: str) -> str:
+        """As with the endpoint, a user in it would be a secret."""
         parts = urlsplit(value)
         plain = parts.scheme == "http" and parts.path in ("", "/") and not parts.query and not parts.fragment
         if value and not (plain and _NETLOC.fullmatch(parts.netloc) and parts.port):
@@ -207,6 +211,7 @@ class Group(Settings):
 
     @model_validator(mode="after")
     def _times_fit(self) -> Self:
+        """Three beats fit into a timeout, so one may be lost, and the next still comes in time."""
         if self.heartbeat_s * 3 > self.timeout_s:
             raise ValueError("group.heartbeat_s: at most a third of group.timeout_s")
         return self
@@ -227,6 +232,8 @@ class Coordination(Settings):
     @field_validator("database")
     @classmethod
     def _address_has_no_secret(cls, value: str) -> str:
+        """By its form, since nobody can tell a password by its looks: `user:...@` and options behind a `?`
+        are refused, and `env:VARIABLE` is the way for both."""
         if value.startswith(_IN_ENVIRONMENT):
             if not _VARIABLE.fullmatch(value.removeprefix(_IN_ENVIRONMENT)):
                 raise ValueError(f"database: after {_IN_ENVIRONMENT} goes a variable's name, not its content")
@@ -319,7 +326,12 @@ class Budget(Settings):
     @property
     def page_bytes_max(self) -> int | None:
         """Raw bytes of a page that leave a task below `task_mb`: decoding one takes up to ten times as much.
-        None where nothing is bounded."""
+        None where nothing is bounded.
+
+        Worked example: with 1,000 MB a task has 770 to work in. Six tenths of it are 462, and a page takes up
+        to 9.5 times its bytes: 48.6 MB of it are asked for at once. The other 308 hold 205 MB of rows
+        (`buffer_bytes_max`).
+        """
         return int(self._room_bytes * _PAGE_PART / _MEMORY_A_PAGE_BYTE) if self.task_mb else None
 
     @property

@@ -58,14 +58,22 @@ class Window:
             raise InvariantBroken(f"window of shard {self.shard}: {self.begin} is not before {self.end}")
 
     def id(self, origin: str) -> str:
-        """The same 16 hex digits for the same cursors, whoever lands them."""
+        """The same 16 hex digits for the same cursors, whoever lands them.
+
+        Hour and holder are no part of it: who lands the same cursors lands the same window.
+        """
         text = f"{origin}/{self.shard}/{self.begin}/{self.end}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalSet:
-    """An immutable set of half-open cursor intervals: sorted, disjoint, never touching."""
+    """An immutable set of half-open cursor intervals: sorted, disjoint, never touching.
+
+    That intervals never touch is what `run_end` lives on: one look finds the whole run. Were [0, 5) and
+    [5, 9) kept apart, the run from 0 would end at 5, and a frontier would stand still in front of rows that
+    are there.
+    """
 
     pairs: tuple[tuple[int, int], ...] = ()
 
@@ -91,7 +99,13 @@ class IntervalSet:
         return IntervalSet.of((*self.pairs, *other))
 
     def minus(self, other: "IntervalSet") -> "IntervalSet":
-        """The cursors of this set that are not in `other`."""
+        """The cursors of this set that are not in `other`.
+
+        One pass over `other` is enough: it is sorted, so `at`, the first cursor that nothing has cut yet,
+        only rises.
+
+        Worked example: [0, 10) without {[2, 4), [6, 12)} is {[0, 2), [4, 6)}.
+        """
         kept: list[tuple[int, int]] = []
         for begin, end in self.pairs:
             at = begin
@@ -114,7 +128,11 @@ class IntervalSet:
         return any(b < end and begin < e for b, e in self.pairs)
 
     def run_end(self, start: int) -> Cursor:
-        """End of the unbroken run that contains `start`; `start` itself when it is not inside."""
+        """End of the unbroken run that contains `start`; `start` itself when it is not inside.
+
+        Worked example: of {[10, 20), [30, 40)} the run from 10 ends at 20, the one from 15 at 20, too, and
+        from 20 on there is none: 20 itself.
+        """
         for begin, end in self.pairs:
             if begin <= start < end:
                 return Cursor(end)

@@ -1,5 +1,8 @@
 """Signatures: vectors made with the vendor's Python SDK are accepted, and nothing else is."""
 
+import base64
+import hashlib
+import hmac
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -9,7 +12,7 @@ import pytest
 from aliyun.log.auth import AuthV1, AuthV4
 from aliyun.log.credentials import StaticCredentialsProvider
 
-from sls_io.emulator.signing import Key, SignedRequest, SigningKeys, v4_signature
+from sls_io.emulator.signing import Key, SignedRequest, SigningKeys, v1_text, v4_signature
 from sls_io.emulator.storage.refusal import Refused
 
 SKEW_S = 900
@@ -178,3 +181,14 @@ def test_a_v4_signature_is_what_it_always_was() -> None:
         {k: v for k, v in headers.items() if "meta" not in k and k != "user-agent"}, b"", "20261120T000000Z",
     )  # fmt: skip
     assert vendor.endswith("Signature=" + v4_signature(request, SECRET, "20261120", "cn-x"))
+
+
+def test_v1_may_sign_by_sha256_as_the_vendors_openapi_sdks_do() -> None:
+    request, now = signed("heartbeat", "v1")
+    named = replace(request, headers={**request.headers, "x-log-signaturemethod": "hmac-sha256"})
+    assert refusal(named, now) == (401, "SignatureNotMatch"), "it is the SHA-1 one still"
+    digest = hmac.new(SECRET.encode(), v1_text(named).encode(), hashlib.sha256).digest()
+    headers = {**named.headers, "authorization": f"LOG {ID}:{base64.b64encode(digest).decode()}"}
+    SigningKeys(ID, SECRET).verify(replace(named, headers=headers), now, SKEW_S)
+    unknown = replace(request, headers={**request.headers, "x-log-signaturemethod": "hmac-md5"})
+    assert refusal(unknown, now) == (400, "InvalidSignatureMethod")

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from pipelines.landing.table.casts import unsound
 from pipelines.landing.table.contract import Contract
+from pipelines.landing.table.decoders import unsound
 from pipelines.landing.transform import Transform, TransformFailed
 from sls_io.values.errors import ConfigError
 from tests.worlds.pages import HOUR, group, page

@@ -118,6 +118,9 @@ def build(table: Table, state: TableState, change: Change, *, now_ms: int) -> pu
 
     Raises LedgerBroken for a table that cannot be written to, InvariantBroken when a file that shall leave
     is not there.
+
+    Unlike a landing it may name any snapshot's content, so the manifest list is written here, and not by
+    PyIceberg's producer, which appends to the head.
     """
     # Who changes columns has planned that on a table that was checked, or puts right what is wrong with them.
     check_usable(table, held_columns(table), columns=change.schema is None)
@@ -188,6 +191,9 @@ def commit(lake: Lake, table: Table, state: TableState, asked: Commit, *, now_ms
     Raises TransportError when its manifests cannot be written and LandingConflict when the table is not
     `state` any more (nothing was changed then), and LandingUnknown when the answer was lost and may
     still come true.
+
+    Built and sent once. Whoever is refused has looked at an older table, and what a person agreed to was
+    about that.
     """
     if isinstance(asked, Expiry):
         leaving = frozenset(asked.snapshots)
@@ -252,7 +258,10 @@ def _send(
 
 
 def _is_as(table: Table, state: TableState) -> bool:
-    """Whether all that a request was fenced by is still so."""
+    """Whether all that a request was fenced by is still so.
+
+    A table that is as it was and lacks the commit: nobody was first, so the request may still be on its way.
+    """
     now, tag = table.metadata, table.metadata.refs.get(codec.TAG)
     return (now.current_snapshot_id, now.current_schema_id, now.default_spec_id) == (
         state.head,
@@ -279,7 +288,11 @@ def _staying(
     table: Table, change: Change, snapshot_id: int, totals: dict[str, int]
 ) -> Iterator[ManifestFile]:
     """The manifests of the content; one that lists dropped files anew without them. Raises InvariantBroken
-    when a dropped file is in none."""
+    when a dropped file is in none.
+
+    Only manifests that list a dropped file are written anew. In those, too, files that stay keep their
+    sequence numbers, by which row-level deletes apply to them.
+    """
     for manifest in change.manifests or ():
         for entry in entries_of(table, manifest):
             _count(totals, entry.data_file, 1)
@@ -307,7 +320,10 @@ def _coming(table: Table, change: Change, snapshot_id: int) -> Iterator[Manifest
 
 
 def _regrouped(table: Table, change: Change, snapshot_id: int) -> Iterator[ManifestFile]:
-    """All data files in manifests sorted by partition; manifests of row-level deletes as they are."""
+    """All data files in manifests sorted by partition; manifests of row-level deletes as they are.
+
+    Sorted by partition, so that a scan of an hour reads a few manifests and not all. No file is written.
+    """
     specs: dict[int, list[ManifestEntry]] = {}
     for manifest in manifests_of(table, change.content):
         if manifest.content != ManifestContent.DATA:
@@ -366,7 +382,11 @@ def _count(totals: dict[str, int], file: DataFile, times: int) -> None:
 
 
 def _summary(change: Change, totals: Mapping[str, int], *, same: bool) -> Summary:
-    """Totals of the content; `append` of nothing where main already holds it, else `overwrite`."""
+    """Totals of the content; `append` of nothing where main already holds it, else `overwrite`.
+
+    Totals are those of the content, changed by what leaves and comes: readers believe them without counting.
+    A commit that leaves all rows is a `replace`, which incremental readers pass over.
+    """
     source = summary_of(change.content) if change.manifests is None else dict.fromkeys(_TOTALS, "0")
     origin = change.window_origin or (change.origin.id if change.origin else min(change.ledgers, default=""))
     rewritten = 0 if change.windows else sum(file.record_count for file in change.added)

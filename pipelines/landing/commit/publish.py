@@ -132,7 +132,12 @@ def build(
 
 
 def fence(table: Table, state: TableState, main: Sequence[TableRequirement]) -> tuple[TableRequirement, ...]:
-    """What must still be so when the commit arrives: `state`, and `main` as these requirements say."""
+    """What must still be so when the commit arrives: `state`, and `main` as these requirements say.
+
+    The uuid: not a table that was made anew under the name. Main: the ledger was computed on this head, and
+    no row was added to it since. The tag: nobody moved it. Schema and spec: files carry field ids of the one
+    and lie in partitions of the other.
+    """
     tag: tuple[TableRequirement, ...] = ()
     if state.head is not None:
         tag = (AssertRefSnapshotId(ref=codec.TAG, snapshot_id=state.tagged),)
@@ -199,6 +204,9 @@ class Refusal:
     """A try that was not accepted: the kind of the error, and why it was not taken where that is known.
 
     The try may have landed all the same: only the table tells.
+
+    A kind for code and a reason for people. Neither says whether the try landed: an error may be raised after
+    the catalog has done it.
     """
 
     kind: str

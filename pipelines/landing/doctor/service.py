@@ -7,7 +7,6 @@ logstore's own group a second consumer would be given shards that a run works on
 import socket
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import cache
 from urllib.parse import urlsplit
 
@@ -178,10 +177,13 @@ def _heartbeat(client: SlsClient) -> Came | str:
 
 def _delete(client: SlsClient, name: str) -> None:
     """Raises ConfigError, with the call that does it, for a group that stays."""
-    with suppress(SlsError):  # what is still there says more than why
+    why = ""
+    try:
         client.delete_group(name)
+    except SlsError as error:
+        why = f": {error}"
     if any(info.name == name for info in client.groups()):
         raise ConfigError(
-            f"the consumer group {name} of this look could not be deleted",
-            cures=(Call(("groups", "delete", name), harmless=True),),
+            f"the consumer group {name} of this look stays{why}",
+            cures=(Call(("groups", "delete", name), harmless=True, does="deletes it"),),
         )

@@ -65,7 +65,13 @@ _OPERATIONS = frozenset(Operation) - {Operation.OTHER}
 
 
 def encode(ledger: Ledger) -> str:
-    """The ledger of one origin as the text of its summary property."""
+    """The ledger of one origin as the text of its summary property.
+
+    Worked example: shard 3 begins at 100, which the service told; [100, 1000) and [1296, 1300) are landed,
+    [1000, 1296) has expired; it has 50 rows with the sum 7 and has reached 1,700,000,000:
+
+        1;1;3:+2s:-rs,100-104:rs-100X:::s44we8:1e:7
+    """
     suspects = any(e.suspect_s for e in ledger.shards.values())
     shards = [
         _encode_shard(s, e) + (f":{_base36(e.suspect_s) if e.suspect_s else ''}" if suspects else "")
@@ -153,7 +159,11 @@ def encode_adopted(adopted: Adopted) -> str:
 
 
 def decode_adopted(text: str) -> Adopted:
-    """The inverse; an absent text means that nothing was adopted. Raises LedgerBroken as `decode`."""
+    """The inverse; an absent text means that nothing was adopted. Raises LedgerBroken as `decode`.
+
+    Counted from the end of each part, since an origin stands first. Shards without rows are there for what is
+    missing of them.
+    """
     if not text:
         return Adopted()
     body = _body(text, "the count of adopted rows", VERSION, _ADOPTED_MISSING)
@@ -192,7 +202,11 @@ def encode_forgotten(forgotten: Forgotten) -> str:
 
 
 def decode_forgotten(text: str) -> Forgotten:
-    """The inverse; an absent text means that nothing was. Raises LedgerBroken as `decode`."""
+    """The inverse; an absent text means that nothing was. Raises LedgerBroken as `decode`.
+
+    `before` is the end of the interval whose begin is left out; a release that does not know it reads that as
+    hours from 0 on, which is the same.
+    """
     if not text:
         return Forgotten()
     body = _body(text, "the count of forgotten rows", VERSION)
@@ -292,6 +306,7 @@ def _gap(start: int, text: str) -> Gap:
 
 
 def _base36(value: int) -> str:
+    """36 digits make a cursor of 63 bits 13 characters instead of 19, and a summary is a text."""
     if value < 36:
         return _DIGITS[value]
     digits = []

@@ -48,12 +48,18 @@ class Epoch:
     run: str
 
     def fenced_by(self, newest: "Epoch | None") -> bool:
-        """Whether `newest`, which has committed, is another run and not older."""
+        """Whether `newest`, which has committed, is another run and not older.
+
+        An epoch of the run's own does not fence it: it is what its last landing wrote.
+        """
         return newest is not None and newest.run != self.run and newest.number >= self.number
 
 
 def taken(run: str, begun_s: int, newest: Epoch | None) -> Epoch:
-    """The epoch of a run that began at `begun_s` and finds `newest` in the table."""
+    """The epoch of a run that began at `begun_s` and finds `newest` in the table.
+
+    One more than what the table says: so numbers rise also where a run's clock is behind.
+    """
     return Epoch(begun_s if newest is None else max(begun_s, newest.number + 1), run[:RUN_CHARS])
 
 
@@ -95,6 +101,8 @@ def with_aborted(aborted: Mapping[str, int], run: str, *, now_s: int, kept_s: in
     """With `run`, without what is older than `kept_s`: files of that age are published by nobody.
 
     Raises ConfigError when there are too many: to forget one early would let it commit.
+
+    A landing that wakes later than that finds its own files too old, so its name need not be kept any longer.
     """
     kept = {name: at_s for name, at_s in aborted.items() if now_s - at_s < kept_s}
     if len(kept) >= ABORTED_MAX and run not in kept:

@@ -24,7 +24,11 @@ class Merged:
 
 def commit_due(change: LedgerChange, ledger: Ledger) -> bool:
     """Whether a change is worth a commit that brings no rows: closings, openings, gaps, suspicions, another
-    start, or an hour edge passed."""
+    start, or an hour edge passed.
+
+    Worked example: a shard has reached 09:58, and nothing comes. A run at 09:59 commits nothing; one at 10:03
+    has passed an hour's edge and says so. A quiet shard costs a commit an hour and not one a run.
+    """
     if change.closings or change.gaps or change.opened or change.suspicions or change.anew:
         return True
     for shard, marks in change.marks.items():
@@ -43,6 +47,8 @@ def delta_of(plan: Plan, written: Iterable[Landed]) -> Delta:
 
     Story: windows 1 and 2 of a shard are written side by side, 1 runs out of budget half way. Were 2
     landed, its rows would be in the table before older ones of the same shard.
+
+    Worked example: [0, 50) and [50, 90) were planned, the first was proven up to 30. What lands is [0, 30).
     """
     if not plan.live:
         return Delta(plan.origin, plan.live, tuple(written), plan.change)
@@ -65,6 +71,17 @@ def merge(ledger: Ledger, delta: Delta) -> Merged:
 
     A refused live window takes the later windows of its shard with it, since they no longer begin
     at the frontier. Closings and marks apply only where the frontier really is where they say.
+
+    In this order: an entry for a shard that is seen first, since a window needs one; what is opened, and what
+    is suspected, since a gap may rest on it; gaps, since a window behind one begins at the frontier that the
+    gap made; windows; and closings and marks last, which ask where the frontier got to.
+
+    Worked example: the frontier is 100. The delta brings the gap [100, 150), the window [150, 200) and a
+    closing at 200: the frontier is 150, then 200, and the shard is closed. On a table where another landing
+    brought [150, 180) meanwhile, the window is lost, the frontier is 180, and nothing is closed.
+
+    One run of the checks proves a whole try: the ledger that comes out is the one that the commit writes, and
+    the commit requires the table that went in.
     """
     shards, change = dict(ledger.shards), delta.change
     for shard, start in change.starts.items():
@@ -168,6 +185,9 @@ def withdrawn(entry: ShardLedger, taken: IntervalSet, *, rows: int, total: int) 
     """`entry` after `rows` rows of the identity sum `total` left, all that is landed of `taken`.
 
     What leaves counts as withdrawn: the frontier stays, no live run lands it again.
+
+    Worked example: [0, 100) is landed and [20, 40) taken back: landed is {[0, 20), [40, 100)}, withdrawn
+    [20, 40), the frontier 100. `left` is what is in both, by taking away twice.
     """
     left = entry.landed.minus(entry.landed.minus(taken))
     return replace(
@@ -180,6 +200,8 @@ def withdrawn(entry: ShardLedger, taken: IntervalSet, *, rows: int, total: int) 
 
 
 def _fits(entry: ShardLedger | None, window: Window, delta: Delta, base: Ledger) -> bool:
+    """A fill may land wherever nothing has landed. A live window must also meet no gap and nothing withdrawn,
+    begin where its shard stands, and have its parents closed in the very table that the commit requires."""
     if entry is None or entry.landed.overlaps(window.begin, window.end):
         return False
     if not delta.live:
@@ -211,10 +233,13 @@ def _with_window(entry: ShardLedger, landed: Landed) -> ShardLedger:
 
 
 def _with_marks(entry: ShardLedger, marks: Iterable[Edge]) -> ShardLedger:
+    """A mark is a time and the cursor it was resolved to: all before that cursor was received before that
+    time. So a frontier that is there has reached the time, and one cursor before it has not."""
     reached = max((m.time_s for m in marks if m.cursor <= entry.frontier), default=0)
     return replace(entry, reached_s=max(entry.reached_s, reached))
 
 
 def _trim(gap: Gap, accounted: IntervalSet) -> list[Gap]:
+    """Worked example: of a gap [100, 200) with [120, 150) accounted are left [100, 120) and [150, 200)."""
     rest = IntervalSet.of([(gap.begin, gap.end)]).minus(accounted)
     return [Gap(Cursor(b), Cursor(e), gap.cause) for b, e in rest]

@@ -33,7 +33,12 @@ def reconcile(table: Table) -> list[str]:
 
 
 def disagreements(table: Table) -> tuple[list[str], list[Unreadable]]:
-    """What `reconcile` says, without the cures; and the files that are to blame."""
+    """What `reconcile` says, without the cures; and the files that are to blame.
+
+    The rows of the files that this snapshot added must be those that its windows say, and those that it wrote
+    anew without landing any (`sls-lake.rewritten`). A file that is gone makes no difference to that number,
+    so it is looked for by itself.
+    """
     tag = table.metadata.refs.get(codec.TAG)
     if tag is None:
         return [], []
@@ -54,7 +59,11 @@ def disagreements(table: Table) -> tuple[list[str], list[Unreadable]]:
 
 
 def added_entries(table: Table, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:
-    """Manifest entries of the data files that `snapshot` itself added. Raises as `reading.py` does."""
+    """Manifest entries of the data files that `snapshot` itself added. Raises as `reading.py` does.
+
+    A manifest that the snapshot wrote may list files of others, taken over as they are: only those it says it
+    added count.
+    """
     if snapshot is None:
         return
     for manifest in manifests_of(table, snapshot):

@@ -111,6 +111,8 @@ def look(
 
 
 def _looked(table: Table | None, name: str, trust: Trust, *, columns: bool = True) -> Looked:
+    """Each degree asks what the one before it does, and more: facts; that the ledger can be trusted; that the
+    newest landing adds up."""
     if table is None:
         raise _empty(name)
     sound = trust is not Trust.FACTS

@@ -94,6 +94,10 @@ def reading(table: Table, file: DataFile | str) -> Iterator[None]:
 
     Raises Unreadable when the file is gone or damaged, Misread when another reader says that it is whole,
     TransportError when the storage does not answer.
+
+    The order is: what the storage says is no matter of a file; a file that is not there needs no second look;
+    else a second reader decides. Where that one reads all of it, the mistake is ours, and nothing is given
+    up.
     """
     try:
         yield
@@ -169,7 +173,11 @@ def tasks_in(table: Table, manifests: Collection[ManifestFile]) -> list[FileScan
 
 def _told(table: Table, manifests: Iterable[ManifestFile], error: Exception) -> Exception:
     """What is raised for manifests that could not be read: PyIceberg reads them on several threads, and its
-    error names none, so the one is looked for."""
+    error names none, so the one is looked for.
+
+    Read again one by one, on this thread. That some engine deleted by value is looked for in the same walk:
+    all manifests of such a table can be read, and still nobody can tell its rows.
+    """
     for manifest in manifests:
         for entry in entries_of(table, manifest):
             if entry.data_file.content == DataFileContent.EQUALITY_DELETES:
@@ -186,7 +194,11 @@ def batches_of(
 ) -> Iterator[pa.RecordBatch]:
     """What `reader` takes of one file, with the row-level deletes on it, a batch at a time. Raises as
     `reading` does, also for a whole file with other rows than the table says; `whole`: the reader takes all
-    rows of its origin. That they are all is known after the last one, so nobody acts on them before."""
+    rows of its origin. That they are all is known after the last one, so nobody acts on them before.
+
+    A row-level delete that is gone or damaged shows as an error at the data file. So deletes are looked at,
+    too: one that is gone is to blame, and one that is damaged where the data file turns out to be whole.
+    """
     rows, spans = 0, {name: bounds(table, task.file, name) for name in _BOUNDED}
     try:
         with reading(table, task.file):
@@ -233,7 +245,11 @@ def _other_count(table: Table, task: FileScanTask, rows: int) -> str:
 
 
 def _strange(batch: pa.RecordBatch, spans: Mapping[str, tuple[int, int] | None]) -> str:
-    """What tells that these are not rows of the file that the table means; "" when nothing does."""
+    """What tells that these are not rows of the file that the table means; "" when nothing does.
+
+    Bounds of shard and cursor stand in the manifest, which nobody overwrites with the file: rows of another
+    window lie outside of them.
+    """
     for name, span in spans.items():
         if span and name in batch.schema.names and batch.num_rows:
             low, high = pc.min_max(batch.column(name)).as_py().values()
@@ -328,7 +344,10 @@ def _cut_off(file: DataFile | str, wrong: str) -> str:
 
 def listed_files(table: Table, snapshot: Snapshot, seen: dict[str, frozenset[str]]) -> frozenset[str] | None:
     """Every file that a snapshot needs, by path; None when not all of its manifests can be read. `seen`
-    keeps what each manifest lists from one call to the next."""
+    keeps what each manifest lists from one call to the next.
+
+    Manifests are shared by snapshots: `seen` makes the cost that of different manifests, not of snapshots.
+    """
     with suppress(Exception):  # which one it is does not matter here
         paths = {snapshot.manifest_list}
         for manifest in snapshot.manifests(table.io):

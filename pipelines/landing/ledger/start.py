@@ -69,6 +69,10 @@ def moved(client: SlsClient, logstore: Logstore) -> list[int]:
 
     Not one that is at the begin of a shard from which retention cannot have taken anything yet: a run
     that found the shard empty publishes that, too, and nothing is lost with it.
+
+    Worked example: a shard was made an hour ago and logs are kept for a day. Its checkpoint is its begin: a
+    run found it empty, and nothing is lost. The same checkpoint in a shard that is two days old may be where
+    retention is by now, and counts.
     """
     try:
         stored = published(logstore, client)
@@ -98,6 +102,8 @@ def resolve_starts(
     Everything is asked twice (`checkpoints` already were) and the lower answer holds, so one wrong answer
     skips nothing. Where both were wrong, `begins` finds out later, except for starts that a policy chose
     (`chosen_of`). Raises as `check_reset`.
+
+    Worked example: the first answer says that shard 0 begins at 500, the second 300: it starts at 300.
     """
     check_reset(logstore)
     found: dict[int, Cursor] = {}
@@ -174,6 +180,8 @@ def begins(client: SlsClient, logstore: Logstore, state: TableState, origin: str
     decided |= {s for name, s in state.forgotten.shards if name == origin}
 
     def at(shard: Shard, entry: ShardLedger) -> Cursor | None:
+        """A start that the service told is asked for again as it was asked then. One that a policy chose is
+        worked out for the time that the shard has reached."""
         if entry.told:
             return client.cursor_at(shard.id, max(oldest_s, logstore.asked_s))
         if decided:

@@ -120,6 +120,8 @@ def facts(table: Table, *, damaged_too: bool = False) -> TableState:
 
     Raises LedgerBroken for a ledger that cannot be read; with `damaged_too` such a one is left out,
     and only a text of a later release stops.
+
+    Nothing is proven here: it is what the metadata says, in one look, so that all of it is of one moment.
     """
     metadata = table.metadata
     tag = metadata.refs.get(codec.TAG)
@@ -198,6 +200,10 @@ def check_ancestry(table: Table) -> None:
 
     Story: rows land under the tag, somebody rolls `main` back behind them, the tag stays. Without
     this check the next landing would append after the hole and bury the evidence.
+
+    Worked example: sequence numbers rise with each commit, and the tag is on 12. Main is 15, 14, 12: there it
+    is. Main is 13 on top of 11: 11 is below 12 and 12 was not met: somebody rolled back, and committed since.
+    Main is 15, 14, and what was before was expired: nobody can say.
     """
     tag = table.metadata.refs[codec.TAG]
     tagged = table.snapshot_by_id(tag.snapshot_id)
@@ -270,7 +276,11 @@ def check_removed(table: Table) -> None:
 
 def removal_undone(table: Table) -> int | None:
     """The snapshot of the newest removal, or the first one after it that metadata still has, when `main` is
-    from before the removal. None when there was no removal, or main contains it, or nobody can say."""
+    from before the removal. None when there was no removal, or main contains it, or nobody can say.
+
+    A removal's list only grows. So main has seen the newest removal where one of its landings says the same
+    list; a landing from before it says a shorter one.
+    """
     forgotten, removal = newest_forgotten(table)
     if removal is None:
         return None
@@ -284,6 +294,9 @@ def newest_forgotten(table: Table) -> tuple[Forgotten, int | None]:
 
     The list only grows, so the newest one of any snapshot that metadata still has tells all, whether
     main contains that snapshot or not.
+
+    The oldest snapshot with that list is the removal itself, or the first after it that is kept: later ones
+    carry the list on.
     """
     told = sorted(
         (s for s in table.metadata.snapshots if summary_of(s).get(codec.FORGOTTEN_KEY) and is_landing(s)),
@@ -311,6 +324,9 @@ def held_columns(table: Table) -> Held:
     Story: a column is dropped and added anew, then manifests are regrouped, which moves the tag. That commit
     found the table's schema and looked at no contract: it proves nothing. Only what wrote with the declared
     columns does, and only a person's own renaming ends what was before it.
+
+    Worked example: landings had `city` with the id 12; somebody drops it and adds it anew as 19. What files
+    have under 12 would be null under 19, in silence. The newest landing's schema still says 12.
     """
     metadata, found = table.metadata, dict[str, NestedField]()
     schemas = {schema.schema_id: schema for schema in metadata.schemas}
@@ -348,6 +364,9 @@ def ways_back(
     `first` is looked at before the others; `holed`: also those with fewer rows, which a rollback accepts only
     with --without-missing; `lost` are paths of files that are known to be gone or damaged: no landing that
     needs one is a way back. Raises TransportError when the storage does not answer.
+
+    Cheap questions first: a snapshot's manifests, its own numbers, then its files, each file once for all
+    snapshots (`there`, `gone_by_now`).
     """
     removed, tries, seen = newest_forgotten(table)[0], 0, dict[str, frozenset[str]]()
     gone_by_now, there = set(lost), set[str]()
@@ -463,6 +482,9 @@ def origins_named(state: TableState, project: str, logstore: str) -> tuple[str, 
 
 
 def _check_origins(table: Table, state: TableState) -> None:
+    """Raises LedgerBroken where rows are not explained: an origin that is registered and has no ledger, rows
+    and no ledger at all, more rows than the ledgers know. Fewer rows are no matter of this look: what is
+    missing is told by a proof, which reads the rows."""
     name = ".".join(table.name())
     orphaned = sorted(set(state.origins) - set(state.ledgers))
     if orphaned:

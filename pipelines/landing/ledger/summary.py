@@ -91,6 +91,10 @@ def least_rows(snapshot: Snapshot | None) -> int | None:
     """Rows that `snapshot` shows at the least, as its summary says; None where it does not say.
 
     Two deletes may hide the same row, or one that a rewrite took away. Those by value count as hiding none.
+
+    Worked example: files hold 100 rows, row-level deletes name 30 of them: at least 70 are shown. If two of
+    these name the same row there are 71, so more than is known proves foreign rows, and fewer prove nothing
+    yet.
     """
     rows = total_records(snapshot)
     return None if rows is None else max(0, rows - (total_of(snapshot, "total-position-deletes") or 0))

@@ -126,7 +126,11 @@ class Attempt:
         return replace(self, table=table, base=base)
 
     def fits(self, base: TableState, *, fill: bool) -> bool:
-        """Whether files written for `base` can be published on this table."""
+        """Whether files written for `base` can be published on this table.
+
+        Files carry the ids of a schema and lie in the partitions of a spec. Under another of either they
+        would be read wrongly or not found, so they are left to the sweep.
+        """
         same = (self.base.schema_id, self.base.spec_id) == (base.schema_id, base.spec_id)
         # A fill is on its way while a person forgets its hours: planned again, nothing of them is in it.
         then, now = (b.forgotten.before(self.origin.id) for b in (base, self.base))

@@ -226,6 +226,8 @@ class Run:
         self._effects.extend(effects)
 
     def _drive(self, *, before: tuple[type, ...]) -> None:
+        """The protocol says what to do, and hears what came of it; nothing is decided here. An effect ends as
+        one event, so between two of them a run is in a state of the protocol and in no other."""
         while self._effects and not isinstance(self._effects[0], before):
             effect = self._effects.pop(0)
             name, carry_out = _EFFECTS[type(effect)]
@@ -246,7 +248,11 @@ class Run:
 
     def _look_at_the_clock(self) -> Bounds:
         """The service's time: the earlier of two answers. With a time that is too early the next run catches
-        up; an hour that was called reached before it was over is never taken back."""
+        up; an hour that was called reached before it was over is never taken back.
+
+        Worked example: two answers say 10:00:05 and 10:00:02: it is 10:00:02, and with 10 s to settle,
+        `until_s` is 09:59:52.
+        """
         origin = self._client.origin()
         first_s = self._client.now_s()
         self._client.shards()
@@ -272,6 +278,7 @@ class Run:
     # --- effects ---------------------------------------------------------------------------------
 
     def _claim(self, _: protocol.ClaimShards) -> protocol.Event:
+        """A fill claims nothing: it reads all listed shards, and moves no checkpoint."""
         if self.mode == "live":
             claim = self._holding.claim()
             self._hooks.assigned(claim.shards)
@@ -279,6 +286,8 @@ class Run:
         return protocol.Claimed(self._holding.take(s.id for s in self._client.shards()))
 
     def _read_ledger(self, _: protocol.ReadLedger) -> protocol.Event:
+        """A table is made where there is none and never was one. The attempt begins with the table that was
+        read here: what it publishes is required to meet this one."""
         contract, name = Contract.from_columns(self.logstore.columns), self.logstore.table
         table = find_table(self.lake, self.logstore, self._client) or self.lake.ensure(name, contract)
         attempt = Attempt.begun(table, self.logstore, self._bounds.origin, contract, self._freshness())
@@ -316,6 +325,8 @@ class Run:
                 )
 
     def _resolve_start(self, _: protocol.ResolveStart) -> protocol.Event:
+        """Where the configured start is to come, no history begins. Else checkpoints are asked for twice, as
+        all is that fixes where a history begins."""
         if to_come := self.logstore.ahead(self._bounds.begun_s):
             self._warn("; ".join(filter(None, (to_come, waiting_before(self._client, self.logstore)))))
             wait = Wait(Why.AHEAD, to_come)
@@ -327,6 +338,7 @@ class Run:
         return protocol.StartResolved(starts, chosen_of(self.logstore, starts, asked))
 
     def _survey(self, effect: protocol.SurveyShards) -> protocol.Event:
+        """What was stopped in the plan before is forgotten: it is surveyed anew."""
         self._stopped = {}
         attempt, shards, left = self._attempt, tuple(self._client.shards()), dict[int, Wait]()
         surveyor = Surveyor(
@@ -346,6 +358,7 @@ class Run:
         return protocol.Surveyed(shards, surveys, int(self._now_s()), left)
 
     def _write(self, effect: protocol.WriteWindows) -> protocol.Event:
+        """An error of the work counts only while the claim stands: lost, the work was cancelled by us."""
         plan, attempt = effect.plan, self._attempt
         if self.mode == "fill":
             attempt.check_not_there(self.logstore, plan)
@@ -369,6 +382,8 @@ class Run:
         return protocol.WindowsWritten(attempt.landed, reasons, claim_valid=self._holding.valid)
 
     def _publish(self, effect: protocol.Publish) -> protocol.Event:
+        """A try is known by the snapshot id that it would make: only by that can it be found again, also
+        where it arrives after its answer was given up."""
         attempt = self._attempt
         request = attempt.request(
             effect.delta,
@@ -390,10 +405,16 @@ class Run:
 
     @property
     def _to_publish_s(self) -> float:
-        """Seconds in which tries may be sent: after each the table is asked, within the run's deadline."""
+        """Seconds in which tries may be sent: after each the table is asked, within the run's deadline.
+
+        Worked example: 100 s are left to the run, and asking the table may take 60: tries may be sent for 40
+        s.
+        """
         return self._deadline.left_s - self._reload_deadline_s
 
     def _reload(self, effect: protocol.Reload) -> protocol.Event:
+        """Found or not comes first. Only a try that is not there can be refused, so only then is asked
+        whether this run may go on, whether somebody else changed the table, and whether there is time."""
         before = self._attempt.base
         self._refusals.back_off(len(effect.tries))
         table = self._load_again(before.uuid)
@@ -414,6 +435,8 @@ class Run:
         )
 
     def _load_again(self, table_uuid: str) -> Table:
+        """The table that is read must be the one that was written to, by its uuid: one that was made anew
+        under the name would say "not there" of every try."""
         deadline_s = self.clock.monotonic() + self._reload_deadline_s
         pause_s = 0.1
         while True:
@@ -439,6 +462,7 @@ class Run:
             return table
 
     def _reconcile(self, _: protocol.Reconcile) -> protocol.Event:
+        """Loaded anew: it is the landing under the tag that must add up, whoever made it."""
         try:
             table = self.lake.load(self.logstore.table)
             if table is None:
@@ -458,7 +482,11 @@ class Run:
         return protocol.CheckpointsPublished()
 
     def _frontiers_now(self) -> Now:
-        """What the table says now: others may have landed since this run looked. Raises SlsError."""
+        """What the table says now: others may have landed since this run looked. Raises SlsError.
+
+        Checkpoints are what the table says at the moment of sending. What this run landed is in it, and so is
+        what others landed since.
+        """
         table = self.lake.load(self.logstore.table, deadline_s=self._reload_deadline_s)
         if table is None:
             raise LedgerBroken(f"table {self.logstore.table} is gone", cures=(calls.VERIFY,))
@@ -476,7 +504,10 @@ class Run:
 
 
 def _stopped(plan: Plan, written: list[WrittenWindow]) -> dict[int, WrittenWindow]:
-    """The first window of each shard that ended before its planned end."""
+    """The first window of each shard that ended before its planned end.
+
+    The first of a shard, since what lies behind a window that stopped is not landed either.
+    """
     found: dict[int, WrittenWindow] = {}
     for planned, window in zip(plan.windows, written, strict=True):
         if window.stopped:

@@ -90,6 +90,12 @@ class Holding:
         send does not ask. Story: A has landed up to 50 and is paused; B, with the same holder's name, lands
         and publishes 100. A wakes, and the service would take 50, because the name is right. What is on its
         way at that moment nobody calls back, so A looks again afterwards, and sends 100 itself.
+
+        At most three rounds: each is needed only where another run landed while the last one was sent.
+
+        Worked example: this run sends 50 for shard 0. Behind it the table says 100: another run landed and
+        published 100, and 50 may have come after that. So 100 is sent once more; the table still says 100,
+        and it ends.
         """
         coordinator = self._held
         try:

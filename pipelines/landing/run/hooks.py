@@ -44,7 +44,10 @@ class Hooks:
         self._shards: frozenset[int] | None = None
 
     def assigned(self, shards: frozenset[int]) -> None:
-        """Shards were claimed. Raises ConfigError for what the hook raises."""
+        """Shards were claimed. Raises ConfigError for what the hook raises.
+
+        The only hook that ends a run: nothing was read yet, and what it prepares may be what the run needs.
+        """
         self._shards = shards
         if (trouble := self._call("on_assigned", shards)) is not None:
             raise ConfigError(f"{trouble}, so nothing was read and nothing landed: mend it, or leave it out")
@@ -66,7 +69,10 @@ class Hooks:
             self._warn(f"{trouble}; the run goes on without it")
 
     def _call(self, name: str, *arguments: Any) -> CodeFailed | None:
-        """What went wrong."""
+        """What went wrong.
+
+        On the caller's thread, which waits for it: the run's, and of `on_lost` that of the renewal.
+        """
         if name not in self._hooks:
             return None
         with self._watched(name):
@@ -85,7 +91,10 @@ class Hooks:
 
     @contextmanager
     def _watched(self, name: str) -> Iterator[None]:
-        """Beside the hook, from another thread: the operator hears which one the run waits for."""
+        """Beside the hook, from another thread: the operator hears which one the run waits for.
+
+        A hook has no deadline: it is somebody's own work, and a thread cannot be stopped. It is only told.
+        """
         over = threading.Event()
 
         def watch() -> None:

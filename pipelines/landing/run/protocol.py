@@ -358,6 +358,8 @@ def _surveyed(state: State, event: Surveyed) -> Step:
 
 
 def _written(state: State, event: WindowsWritten) -> Step:
+    """What retention overtook or a stopped window left is not in the delta. Where nothing is left of it but
+    what a run without rows would not commit either, nothing is committed."""
     plan = _there(state, state.plan, "has no plan")
     state = replace(state, waits={**plan.waits, **event.waits})
     if not event.claim_valid:
@@ -370,6 +372,7 @@ def _written(state: State, event: WindowsWritten) -> Step:
 
 
 def _answered(state: State, event: Answered) -> Step:
+    """What counts is that the answer was "accepted". Anything else means: look."""
     state = replace(state, tries=(*state.tries, event.snapshot_id), refusal=event.why)
     if event.accepted:
         ledger = merge(_ledger(state), _delta(state)).ledger
@@ -378,6 +381,16 @@ def _answered(state: State, event: Answered) -> Step:
 
 
 def _reloaded(state: State, event: Reloaded) -> Step:
+    """What a try means that was not accepted, by facts of the reloaded table, in the order in which they
+    outweigh one another. It is there: nothing else counts, even if the claim is lost or the files are old by
+    now. The run is fenced: it commits no more. There is no claim, the files do not fit, a sweep may have
+    them, or tries are used up: plan again. Else the same files go on the new table, but for windows that
+    another landing was first with.
+
+    Worked example: a try brings [100, 150) and [150, 200) of shard 0. Another holder landed [100, 150)
+    meanwhile: the first is lost, and the second begins at the frontier, which is 150 by now: it is published.
+    Had the other landed [100, 130), both would be lost: 150 is behind its frontier.
+    """
     if event.landed is not None:
         return _published(state, event.ledger, event.landed)
     if event.fenced is not None:
@@ -419,6 +432,8 @@ def _published(state: State, ledger: Ledger, snapshot_id: int) -> Step:
 
 
 def _reconciled(state: State, event: Reconciled) -> Step:
+    """Without a proof no checkpoint moves: one that was moved past rows that are not there could be believed
+    by whoever begins at it."""
     state = replace(state, problems=event.problems)
     if event.problems or not state.setting.live:
         return replace(state, phase=Phase.RELEASING), (Release(),)
@@ -467,7 +482,10 @@ def _publish(state: State, delta: Delta) -> Step:
 
 
 def _again(state: State, phase: Phase, why: str) -> Step:
-    """Plan again from the ledger (or from a fresh claim), a counted number of times."""
+    """Plan again from the ledger (or from a fresh claim), a counted number of times.
+
+    Counted, so that two runs that keep refusing each other end, and the next one begins with a fresh look.
+    """
     if state.replans >= state.setting.replans_max:
         raise LandingConflict(
             f"gave up after planning {state.replans} times again: {why}; the next run goes on"

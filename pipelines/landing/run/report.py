@@ -101,7 +101,10 @@ class LandingReport:
 
     @property
     def came_to_nothing(self) -> str:
-        """Why none of the logs that were there landed; "" when some did, or none were there."""
+        """Why none of the logs that were there landed; "" when some did, or none were there.
+
+        Not where nothing was there: a run without logs is a good one.
+        """
         if self.rows or not self.stopped:
             return ""
         cure = (
@@ -113,7 +116,11 @@ class LandingReport:
     @property
     def spent(self) -> bool:
         """Whether the run's time was over before any window landed, and no shard waits for somebody else:
-        the next run will do no better."""
+        the next run will do no better.
+
+        Another run with the same time would end in the same place, so this one is red; where one shard landed
+        something, the next goes on behind it.
+        """
         return bool(self.stopped) and not self.windows and SPENT.issuperset(self.stopped.values())
 
     @property
@@ -199,7 +206,10 @@ class Backlog:
 
     @property
     def hopeless(self) -> bool:
-        """Whether more comes than the quota lets out: no schedule catches up."""
+        """Whether more comes than the quota lets out: no schedule catches up.
+
+        Worked example: 40 GB an hour come, and the quota is 10 MB a second, 36 GB an hour.
+        """
         return self.hour_bytes >= self.mb_per_s * 1e6 * 3600
 
 
@@ -241,7 +251,10 @@ def suspect_lines(plan: Plan) -> tuple[str, ...]:
 def readable_lines(plan: Plan, lowered: bool | None, logstore: str) -> tuple[str, ...]:
     """One line for each gap that can be read after all, and for logs before a start that the service told,
     with the command that lands them; and one for each shard that begins anew. `lowered`: whether the settings
-    name an earlier time than when the history began; None where nobody knows."""
+    name an earlier time than when the history began; None where nobody knows.
+
+    What is owed, what was a gap and what lies before a start are one list, since one command lands each.
+    """
     parts = [
         (shard, said_readable(part, lowered, logstore))
         for shard, found in plan.readable.items()
@@ -253,7 +266,11 @@ def readable_lines(plan: Plan, lowered: bool | None, logstore: str) -> tuple[str
 
 def said_readable(part: Again, lowered: bool | None, logstore: str) -> str:
     """A part of a gap that can be read after all, or logs from before a start, with the command that lands
-    them; `lowered` as in `readable_lines`."""
+    them; `lowered` as in `readable_lines`.
+
+    A gap that the service shows again is not landed by itself: a live run goes on from its frontier, which is
+    behind it.
+    """
     first, last = hour_text(part.hours.start), hour_text(part.hours.stop - 1)
     what = "is a gap and the service can read it again"
     if part.owed:

@@ -48,7 +48,11 @@ def report_of(
 def counts_of(
     attempt: Attempt, landed: Sequence[Landed], *, mode: str, snapshot_id: int | None
 ) -> LandingReport:
-    """The numbers of these windows, in all and by receive hour; until when and how long is left open."""
+    """The numbers of these windows, in all and by receive hour; until when and how long is left open.
+
+    Files are those of windows that landed: what was written of others is left to the sweep, and counted
+    nowhere.
+    """
     files = [row for each in landed for row in attempt.file_rows(each)]
     hours: dict[int, HourReport] = {}
     for each in landed:
@@ -80,6 +84,9 @@ def lag_s(ledger: Ledger | None, waits: Mapping[int, Wait], *, until_s: int, now
 
     A shard that was read up to `until_s`, or that had nothing new, leaves none, however long ago its last log
     came. In any other no log that waits is older than the receive time that the shard has reached.
+
+    Worked example: it is 2,010 and the run read up to 2,000. Shard 0 has reached 2,000, shard 1, stopped by
+    the budget, 1,000: the lag is at most 1,010 s.
     """
     if ledger is None or not ledger.started:
         return None

@@ -70,7 +70,12 @@ class Surveyor:
         engine: Engine,
     ) -> Surveys:
         """What is new in the claimed shards, and in those that the group has finished and the ledger has not
-        closed. Spark starts beside the survey, as soon as one shard has something to land."""
+        closed. Spark starts beside the survey, as soon as one shard has something to land.
+
+        The group finishes a drained shard by itself and grants it to nobody, so those are looked for beside
+        what is held: the ledger still has to close them, or their children wait for ever. A paused shard is
+        in neither.
+        """
         known = self.ledger.shards
         shards = [s for s in self.shards if s.id not in self.paused]
         mine = [s for s in shards if s.id in held]

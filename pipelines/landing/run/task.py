@@ -92,7 +92,11 @@ class WriteJob:
         return [*filter(None, [self.transform]), *decoders_of(self.columns)]
 
     def pace_of(self, index: int, clock: Clock) -> Pace:
-        """What the reader of window `index` may ask of its shard, which its other chains read, too."""
+        """What the reader of window `index` may ask of its shard, which its other chains read, too.
+
+        Worked example: 10 MB a second may be read of a shard, and its windows are dealt to two chains: each
+        asks for 5.
+        """
         shard = self.windows[index].window.shard
         readers = {p.chain for p in self.windows if p.window.shard == shard}
         return Pace(self.budget.shard_mb_per_s / len(readers), clock=clock)
@@ -155,6 +159,9 @@ def write_chain(
     """The windows of one chain, until its bytes are used up or one of them ends early.
 
     The body of one Spark task, callable without Spark. `tally` is the folder to tell how far it is, if any.
+
+    The bytes of the chain are shared: what the first windows took is not there for the later ones, and one
+    that stopped ends it, since nothing behind it could land.
     """
     _forget_peak()
     written: list[FileRow] = []
@@ -180,6 +187,12 @@ def write_window(
     """Write window `index` of the job, at most about `bytes_max` raw bytes of it.
 
     A service that throttles or fails never raises out of here: the row says so, and what was read lands.
+
+    The deadline is the service's time; its distance is taken once and counted on by the monotonic clock, so a
+    machine whose wall clock is wrong stops when the others do.
+
+    Whatever fails, its streams are closed and its files stay where they are, for the sweep: a landing deletes
+    nothing.
     """
     window = job.windows[index].window
     client = SlsClient(job.service, clock=clock)
@@ -223,7 +236,11 @@ def write_window(
 
 
 def _read(fetch: Fetch, decoder: Decoder, transform: Transform, writer: "Writer") -> str:
-    """Give every page to the writer; returns why nothing of the window may land, or ""."""
+    """Give every page to the writer; returns why nothing of the window may land, or "".
+
+    Proved means that retention has not passed the window's begin, asked after its last page: only then was
+    every group there while it was read. What was not proved is not landed, however many rows it has.
+    """
     try:
         _drain(fetch, decoder, transform, writer)
         if fetch.reached == fetch.window.begin and fetch.error is not None:
@@ -247,7 +264,11 @@ def _drain(fetch: Fetch, decoder: Decoder, transform: Transform, writer: "Writer
 
 
 class Writer:
-    """Parquet files of one window: buffers decoded batches, rolls a file at a page edge."""
+    """Parquet files of one window: buffers decoded batches, rolls a file at a page edge.
+
+    A file ends only where a page ended, so its first and next cursor are ones that the service named, and
+    files of a window follow one another without a hole.
+    """
 
     def __init__(self, job: WriteJob, index: int, tally: str = "") -> None:
         self._job, self._index, self._tally = job, index, tally

@@ -149,6 +149,9 @@ def check_not_all_failed(written: Sequence[WrittenWindow]) -> None:
     """Raise what the service, the connection or the transform said when no window landed.
 
     When one window landed, the next run lands the others, and this run says what stopped them.
+
+    A run in which one shard failed and others landed is one that landed. One in which nothing did must be
+    red, with the words of what stopped it.
     """
     failed = [w for w in written if w.stopped in (FAILED, UNPROVED)]
     if any(w.landed for w in written):
@@ -160,7 +163,11 @@ def check_not_all_failed(written: Sequence[WrittenWindow]) -> None:
 
 
 def crowded(written: Sequence[WrittenWindow], task_mb: int) -> str:
-    """What to tell an operator whose bound on a task's memory was not kept; "" where it was, or is none."""
+    """What to tell an operator whose bound on a task's memory was not kept; "" where it was, or is none.
+
+    The peak is that of the process since the task began, so it says what the machine needs, whatever a task
+    had before.
+    """
     files = [row for w in written for row in w.files]
     most = max((row.peak_bytes for row in files), default=0) // 1_000_000
     if not task_mb or most <= task_mb:
@@ -180,6 +187,12 @@ def to_data_file(row: FileRow, *, partition: Record, spec_id: int) -> DataFile:
 
 
 def _assemble_one(window: Window, rows: list[FileRow]) -> WrittenWindow:
+    """What the files of a window prove together. Each file says which cursors it holds; in order they must
+    follow one another from the window's begin, or something between was lost on the way from a worker.
+
+    Worked example: [0, 100) was planned, the files are [0, 50) and [50, 80), the last one stopped: [0, 80)
+    lands. With [0, 50) and [60, 80) nothing does, and it is a bug of ours.
+    """
     if not rows:
         return WrittenWindow(None, (), NOT_REACHED)
     rows.sort(key=lambda r: r.first)

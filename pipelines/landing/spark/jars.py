@@ -103,6 +103,9 @@ def fetch(folder: Path, jars: Sequence[Jar] = JARS) -> list[Path]:
 
     Raises ConfigError, with the cure, when Java or the network is missing or a file is not the
     one that was pinned.
+
+    A file gets its name by a rename, once its checksum fits: a kill in between leaves a folder that is
+    fetched again.
     """
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
@@ -131,7 +134,11 @@ def _is_good(path: Path, jar: Jar) -> bool:
 
 
 def _resolve(jars: Iterable[Jar], ivy: Path) -> None:
-    """Let the resolver among Spark's own jars bring the files to `ivy/jars`: no Spark is started."""
+    """Let the resolver among Spark's own jars bring the files to `ivy/jars`: no Spark is started.
+
+    By the resolver that Spark brings, since that is what it would use itself; what it fetched is compared
+    with the pinned checksum before it gets a place (`fetch`).
+    """
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise ConfigError("pyspark is not installed: run `make setup`")

@@ -46,7 +46,10 @@ class Java:
 
 
 def require_java() -> Java:
-    """The Java that Spark would start. Raises ConfigError unless there is one of at least version 17."""
+    """The Java that Spark would start. Raises ConfigError unless there is one of at least version 17.
+
+    JAVA_HOME counts where it is set, also where it is wrong: Spark would look there, too.
+    """
     home_variable = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home_variable}/bin") if home_variable else shutil.which("java")
     if java is None and home_variable:
@@ -77,7 +80,11 @@ def spark_home() -> Path:
 
 
 def has_own_options(conf: Mapping[str, str]) -> bool:
-    """Whether somebody gave this Java options: by Spark's settings, a variable, or a file of Spark's."""
+    """Whether somebody gave this Java options: by Spark's settings, a variable, or a file of Spark's.
+
+    A file of Spark's that might set them counts as one that does: ours are left out then, and theirs stay
+    whole.
+    """
     if any(name in conf for name in _SETTINGS) or any(os.environ.get(name) for name in _VARIABLES):
         return True
     folder = Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf")

@@ -144,6 +144,7 @@ class Engine:
                     self.cancel(tag)
 
     def _run(self, count: int, task: Task, tag: str) -> list[str]:
+        """As many slices as tasks: each number is a task of its own."""
         if self.remote:
             session = self.session
             try:
@@ -175,7 +176,11 @@ class Engine:
             self.ready()
 
     def ready(self) -> None:
-        """Wait until there is what `run` needs. Raises as `session` and `context` do."""
+        """Wait until there is what `run` needs. Raises as `session` and `context` do.
+
+        Asked by whoever needs it, it starts what is not there, and raises what is wrong with that: what a
+        start beside other work met is tried again here.
+        """
         _ = self.session if self.remote else self.context
 
     def require(self) -> None:
@@ -198,7 +203,11 @@ class Engine:
             self._session.interruptTag(tag)
 
     def stop(self, *, wait: bool = False) -> None:
-        """Stop Spark, if this engine started it, and end its Java if it is ours; with `wait`, see it end."""
+        """Stop Spark, if this engine started it, and end its Java if it is ours; with `wait`, see it end.
+
+        Spark is stopped where this engine started it, and its Java ended where no one had one before: a
+        notebook's own session goes on.
+        """
         with self._starting:
             self._begun = False
             session, self._session = self._session, None
@@ -233,7 +242,11 @@ class Engine:
         return session
 
     def _start_bare(self) -> "SparkContext":
-        """A context without SQL. It knows no catalog, so no secret of one stands on a command line."""
+        """A context without SQL. It knows no catalog, so no secret of one stands on a command line.
+
+        Whoever gave Java options of his own keeps them whole; else it starts from the archive of classes. The
+        daemon that forks workers is ours where the Python is ours, too.
+        """
         java = require_java()
         from pyspark import SparkConf, SparkContext
 
@@ -257,6 +270,7 @@ class Engine:
         self._owns_context = spark._active_spark_context is None
 
     def _start_session(self) -> "SparkSession":
+        """A context without SQL cannot be given a catalog any more, so one that runs is ended first."""
         require_java()
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
@@ -387,7 +401,10 @@ def catalog_conf(lake: Lake) -> dict[str, str]:
 
 
 def installed_jars() -> list[Path]:
-    """The jars set-up fetched: `SLS_LAKE_JARS`, the state folder, or `var/jars` of the project."""
+    """The jars set-up fetched: `SLS_LAKE_JARS`, the state folder, or `var/jars` of the project.
+
+    The first folder with any jar counts: jars of two places could be two versions of one class.
+    """
     named = os.environ.get(JARS_VARIABLE)
     folders = [Path(named)] if named else [home() / "jars", ROOT / "var" / "jars"]
     for folder in folders:

@@ -70,7 +70,11 @@ class Asked:
 
     @staticmethod
     def of(options: Mapping[str, str]) -> "Asked":
-        """From the options of a read. Raises ConfigError that names the option, never its value."""
+        """From the options of a read. Raises ConfigError that names the option, never its value.
+
+        Options are text, and Spark keeps them with the query and shows them. So what looks like a secret is
+        refused first, before its name is said to be unknown, and no error repeats a value.
+        """
         given = {name.lower(): value for name, value in options.items()}
         for name in sorted(given.keys() - set(OPTIONS)):
             if re.search(SECRET_NAMES, name) or name in ("ak", "sk"):
@@ -133,7 +137,11 @@ class SlsReader(DataSourceReader):
         self._asked = asked
 
     def partitions(self) -> list[InputPartition]:
-        """The shards, or their hours, up to where they end now."""
+        """The shards, or their hours, up to where they end now.
+
+        Cut at where the shards end now: a read is of a moment, and a task that is run again reads the same
+        cursors.
+        """
         asked = self._asked
         with asked.open() as logs:
             listed = [shard.id for shard in logs.client.shards()]
@@ -197,7 +205,10 @@ def _moment_s(option: str, given: Mapping[str, str]) -> int | None:
 
 
 def _columns(text: str) -> dict[str, str]:
-    """`status int, amount decimal(10,2)` -> name: type."""
+    """`status int, amount decimal(10,2)` -> name: type.
+
+    Commas within parentheses belong to a type.
+    """
     columns: dict[str, str] = {}
     for part in _COMMA_OUTSIDE.split(text) if text.strip() else ():
         name, _, kind = part.strip().partition(" ")

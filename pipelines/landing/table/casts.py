@@ -31,13 +31,11 @@ leap seconds, no hour 24, no offset of a day or more. Where the clocks of a zone
 the hour that was skipped does not fit; where they were put back, the earlier moment is meant.
 """
 
-import codecs
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from functools import cached_property, partial
-from typing import Any
+from datetime import datetime, timedelta
+from functools import cached_property
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -45,9 +43,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sls_io.values.errors import CodeFailed, ConfigError, printable
-from sls_io.values.named import Unusable, called, type_name
-from sls_io.values.named import load as load_named
+from sls_io.values.errors import ConfigError
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -57,8 +53,6 @@ STRING = pa.string()
 DATE32 = pa.date32()
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_NO_TEXTS = frozenset(("idna", "punycode", "unicode_escape", "raw_unicode_escape"))
-"""Codecs of Python that are ways to write names and programs, not logs."""
 _DAYS_IN_MONTH = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], dtype=np.int64)
 _EPOCH = datetime(1970, 1, 1)
 _YEAR_1_US = -62_135_596_800_000_000
@@ -69,7 +63,10 @@ _QUARTER_US = 900_000_000
 
 @dataclass(frozen=True)
 class Whole:
-    """Whole numbers; `type` is a signed integer."""
+    """Whole numbers; `type` is a signed integer.
+
+    The quick way is taken only where all texts are digits and signs: Arrow also reads `0x10`, as 16.
+    """
 
     type: pa.DataType
 
@@ -80,9 +77,12 @@ class Whole:
                 return text.cast(self.type)
             except pa.ArrowInvalid:
                 pass
-        return _each_once(text, self._exactly)
+        return each_once(text, self._exactly)
 
     def _exactly(self, text: pa.Array) -> pa.Array:
+        """By size and sign apart. Up to 19 digits fit into 64 bits without a sign, and zeros in front do not
+        count. One more is allowed below zero than above: -9223372036854775808 is a long. Its size, negated
+        without a sign, has the bits that the long has."""
         negative = _flags(pc.starts_with(text, "-"))
         digits = pc.ascii_ltrim(text, "-0")
         fits = _flags(pc.match_substring_regex(text, r"^-?[0-9]+$")) & (_lengths(digits) <= 19)
@@ -118,9 +118,11 @@ class Decimal:
                 return text.cast(self.type)
             except pa.ArrowInvalid:
                 pass
-        return _each_once(text, self._exactly)
+        return each_once(text, self._exactly)
 
     def _exactly(self, text: pa.Array) -> pa.Array:
+        """Worked example, decimal(5,2): three digits before the point, two behind it. 000123.4500 is 123.45;
+        1.230 is 1.23; 1234 has too many before it, 1.234 too many behind it."""
         whole = self.precision - self.scale
         fits = pc.and_(
             pc.match_substring_regex(text, r"^-?\.?[0-9]"),
@@ -134,7 +136,10 @@ class Decimal:
 
 
 def _without_zeros(text: pa.Array) -> pa.Array:
-    """Decimal numbers without the zeros that say nothing, but for one in front."""
+    """Decimal numbers without the zeros that say nothing, but for one in front.
+
+    Worked example: -0012.3400 is -012.34, 0.500 is 0.5, 000 is 0.
+    """
     digits = pc.ascii_ltrim(text, "-0")
     digits = pc.if_else(pc.match_substring(digits, "."), pc.ascii_rtrim(digits, "0"), digits)
     return pc.binary_join_element_wise(pc.if_else(pc.starts_with(text, "-"), "-0", "0"), digits, "")
@@ -153,7 +158,7 @@ class Floating:
                 return self._honest(text, text.cast(self.type))
             except pa.ArrowInvalid:
                 pass
-        return _each_once(text, self._exactly)
+        return each_once(text, self._exactly)
 
     def _exactly(self, text: pa.Array) -> pa.Array:
         fits = pc.match_substring_regex(
@@ -163,7 +168,11 @@ class Floating:
         return self._honest(candidates, candidates.cast(self.type))
 
     def _honest(self, text: pa.Array, values: pa.Array) -> pa.Array:
-        """Arrow turns 1e400 into infinity and 1e-400 into zero: other numbers than the texts say."""
+        """Arrow turns 1e400 into infinity and 1e-400 into zero: other numbers than the texts say.
+
+        What the text says decides: it may say infinity, and it may say zero, with an exponent or not. Only
+        where neither is so was a number lost.
+        """
         extreme = pc.or_(pc.is_inf(values), pc.equal(values, 0.0)).fill_null(False)
         if not pc.any(extreme).as_py():
             return values
@@ -182,7 +191,7 @@ class Boolean:
 
     def __call__(self, text: pa.Array) -> pa.Array:
         """`text` as booleans, null where it does not fit."""
-        return _each_once(text, self._exactly)
+        return each_once(text, self._exactly)
 
     def _exactly(self, text: pa.Array) -> pa.Array:
         lower = pc.ascii_lower(text)
@@ -198,7 +207,7 @@ class Date:
 
     def __call__(self, text: pa.Array) -> pa.Array:
         """`text` as days, null where it does not fit."""
-        return _each_once(text, self._exactly)
+        return each_once(text, self._exactly)
 
     def _exactly(self, text: pa.Array) -> pa.Array:
         parts = pc.extract_regex(text, rf"^{_DAY}$")
@@ -216,9 +225,11 @@ class UnixTime:
 
     def __call__(self, text: pa.Array) -> pa.Array:
         """`text` as moments, null where it does not fit."""
-        return _each_once(text, self._exactly)
+        return each_once(text, self._exactly)
 
     def _exactly(self, text: pa.Array) -> pa.Array:
+        """The fraction is filled up with zeros to the unit: of seconds, 1.5 is 1 and 500000 microseconds. At
+        most 18 digits together, so no number leaves 63 bits."""
         places = len(str(self.unit_us)) - 1
         parts = pc.extract_regex(
             text,
@@ -229,122 +240,6 @@ class UnixTime:
         moments = np.where(_flags(pc.equal(parts.field("sign"), "-").fill_null(False)), -moments, moments)
         return _moments(moments, _flags(parts.is_valid()))
 
-
-@dataclass(frozen=True)
-class Encoded:
-    """Bytes that are text in another encoding than UTF-8; `encoding` is a name that Python knows.
-
-    A decoder of Python's, strict: bytes that the encoding does not have are no text. Story: GBK has two
-    bytes for most signs; an ASCII text is the same in both.
-    """
-
-    encoding: str
-    type: pa.DataType = STRING
-
-    @staticmethod
-    def of(encoding: str) -> "Encoded":
-        """Raises ConfigError for what is no encoding of texts (`hex` and `zlib` are codecs, too)."""
-        try:
-            "a".encode(encoding)
-            known = codecs.lookup(encoding).name.replace("-", "_") not in _NO_TEXTS
-        except (LookupError, UnicodeError):
-            known = False
-        if not known:
-            raise ConfigError(
-                f"unknown encoding {printable(encoding)!r}; use a name such as gbk, gb18030, big5, latin-1"
-            )
-        return Encoded(encoding)
-
-    def __call__(self, raw: pa.Array) -> pa.Array:
-        """The texts of `raw`, a binary array; null where the bytes are none."""
-        return _each_once(raw, self._exactly)
-
-    def _exactly(self, raw: pa.Array) -> pa.Array:
-        return pa.array([self._text(value) for value in raw.to_pylist()], STRING)
-
-    def _text(self, value: bytes) -> str | None:
-        try:
-            text = value.decode(self.encoding)
-            text.encode()  # a decoder may answer with half of a pair of surrogates
-        except UnicodeError:
-            return None
-        return text
-
-
-@dataclass(frozen=True)
-class Custom:
-    """A function of somebody's own, `path` as `package.module:name`.
-
-    It is given a binary array of the values as they were sent, each distinct one once and none null, and
-    answers an array of `type` of that length, null where a value does not fit. The same bytes must always
-    give the same answer: rows are read again.
-    """
-
-    path: str
-    type: pa.DataType
-
-    def __call__(self, raw: pa.Array) -> pa.Array:
-        """What the function says of each value; raises ConfigError where it breaks its word."""
-        return _each_once(raw, self._exactly)
-
-    def _exactly(self, raw: pa.Array) -> pa.Array:
-        setting = "a column's decoder"
-        try:
-            made = called(
-                setting,
-                self.path,
-                load_named(setting, self.path),
-                raw,
-                reads=partial(self._read, len(raw)),
-                cure=f"let it answer one pyarrow array of {self.type} with a value, or null, for each",
-            )
-        except CodeFailed as failed:
-            if not failed.kind:
-                raise
-            raise ValueError(failed.kind) from None
-        if found := unsound(made):
-            raise ValueError(found)  # as where it raises: the values asked one by one tell which it is
-        return made
-
-    def _read(self, asked: int, made: Any) -> pa.Array | Unusable:
-        # Of this very class: a subclass of somebody's has a length and a type of theirs.
-        if type(made) is type(pa.nulls(0, self.type)) and len(made) == asked and made.type == self.type:
-            return made
-        known = type(made).__module__ == pa.lib.__name__ and isinstance(made, pa.Array)
-        found = f"{len(made)} of {type_text(made.type)}" if known else type_name(made)
-        return Unusable(f"was given {asked} values and answered {found}")
-
-
-def type_text(type_: pa.DataType) -> str:
-    """A type of somebody's array in words. A struct's names may be what a log said."""
-    plain = type(type_).__module__ == pa.lib.__name__ and not type_.num_fields
-    return str(type_) if plain else type_name(type_)
-
-
-def unsound(values: pa.Array) -> str:
-    """What of an array that somebody else made is no value of its type, "" for nothing: Arrow takes a
-    buffer's word for it, would write it, and no reader could read the file again. Holds none of the values.
-    """
-    try:
-        values.validate(full=True)
-    except pa.ArrowInvalid:
-        return f"values that are no {values.type}"
-    bounds = _BOUNDS.get(values.type)
-    if bounds is None or values.null_count == len(values):
-        return ""
-    of = pc.min_max(values.cast(pa.int64() if values.type == TIMESTAMP else pa.int32()))
-    if bounds[0] <= of["min"].as_py() and of["max"].as_py() <= bounds[1]:
-        return ""
-    return f"a {values.type} outside of the years 0001 to 9999"
-
-
-_BOUNDS = {
-    TIMESTAMP: tuple(
-        pa.scalar(moment, TIMESTAMP).cast(pa.int64()).as_py()
-        for moment in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
-    ),
-    DATE32: tuple(pa.scalar(day, DATE32).cast(pa.int32()).as_py() for day in (date.min, date.max)),
-}
 
 INT, LONG = Whole(pa.int32()), Whole(pa.int64())
 FLOAT, DOUBLE = Floating(pa.float32()), Floating(pa.float64())
@@ -407,7 +302,7 @@ class Timestamp:
 
     def __call__(self, text: pa.Array) -> pa.Array:
         """`text` as moments, null where it does not fit."""
-        return _each_once(text, self._exactly)
+        return each_once(text, self._exactly)
 
     def _exactly(self, text: pa.Array) -> pa.Array:
         parts = pc.extract_regex(text, self.pattern)
@@ -425,8 +320,6 @@ class Timestamp:
 
 
 Cast = Whole | Decimal | Floating | Boolean | Date | UnixTime | Timestamp
-OfBytes = Encoded | Custom
-"""Casts that take the bytes as they were sent."""
 
 
 def _compiled(format_text: str) -> tuple[str, set[str]]:
@@ -461,6 +354,12 @@ def _in_zone(local: Ints, zone: ZoneInfo) -> tuple[Ints, Flags]:
     rule behind the last of them: each summer from 2038 on came out an hour off. So Python is asked;
     not once a text but once a quarter of an hour, and once a text only in the few quarters in which
     the clocks were changed.
+
+    A quarter is steady where its begin, read early, and its end, read late, have the same offset.
+
+    Worked example: in Berlin clocks went from 02:00 to 03:00 on 2024-03-31. Of 02:30 the early reading is an
+    hour from UTC, the late one two: it was never shown. On 2024-10-27, when they went back, it is two and
+    one: shown twice, and the earlier moment is meant.
     """
     quarters, which = np.unique(local // _QUARTER_US, return_inverse=True)
     offsets = np.zeros(len(quarters), dtype=np.int64)
@@ -517,7 +416,11 @@ class _Parts:
         return (((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000 + fraction, exists
 
     def offset_us(self) -> tuple[Ints, Flags, Flags]:
-        """(offset from UTC, whether the text has one, whether it is none or a possible one)."""
+        """(offset from UTC, whether the text has one, whether it is none or a possible one).
+
+        Worked example: `+0530` is 0530: five hours and thirty minutes; `+05` is filled up to 0500; `Z` has no
+        digits, 0.
+        """
         if "zone" not in self._names:
             none = np.zeros(len(self.parts), dtype=np.bool_)
             return np.zeros(len(self.parts), dtype=np.int64), none, ~none
@@ -534,6 +437,9 @@ def _days(year: Ints, month: Ints, day: Ints) -> Ints:
     """Days from 1970-01-01 in the proleptic Gregorian calendar.
 
     Years are counted from March, so that the leap day is the last of its year.
+
+    From March on months have 31, 30, 31, 30 and 31 days, twice, and then the rest: 153 days in five, which is
+    what the division spreads. Worked example: 1970-01-01 is day 306 of the year that began in March 1969.
     """
     late = month > 2
     from_march = year - ~late
@@ -542,8 +448,12 @@ def _days(year: Ints, month: Ints, day: Ints) -> Ints:
     return days + day_of_year - 719_468
 
 
-def _each_once(text: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """`convert` of the array; it is shown each text once, and no null."""
+def each_once(text: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """`convert` of the array; it is shown each text once, and no null.
+
+    Of a column of a million rows with a hundred values, a hundred texts are converted. A cast never sees
+    which row a text is of, and cannot depend on it.
+    """
     distinct = text.dictionary_encode()
     return convert(distinct.dictionary).take(distinct.indices)
 
@@ -588,7 +498,10 @@ def _offsets_of(text: pa.Array) -> NDArray[np.int32]:
 
 
 def _only(text: pa.Array, allowed: bytes) -> bool:
-    """Whether the array's texts use no bytes but `allowed`."""
+    """Whether the array's texts use no bytes but `allowed`.
+
+    Over the buffer of the whole array: one pass in C, however many texts it has.
+    """
     offsets, buffer = _offsets_of(text), text.buffers()[2]
     if buffer is None:
         return True

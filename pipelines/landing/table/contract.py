@@ -50,7 +50,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from pipelines.landing.table import calls, casts
+from pipelines.landing.table import calls, casts, decoders
 from pipelines.landing.table.names import WrongColumn, check_names
 from sls_io.decoding.decode import Decoder
 from sls_io.decoding.pairs import Declared
@@ -182,6 +182,13 @@ class Contract:
         New ids begin after the highest of `current` and `last_column_id` (the table's, which also
         counts columns that are gone); `schema_id` is the new schema's, by default the next.
         Raises ConfigError for a change that would lose or reinterpret what has landed.
+
+        Columns are told by their ids: a file has values under an id, and whatever name that has now. So a new
+        column gets an id that none ever had, a wider type keeps it, and no column is ever taken out: what is
+        not declared any more stays, and is null in new rows.
+
+        Worked example: the table has `a int` and the contract `a long, b string`: `a` keeps its id and is a
+        long, which reads older files without a loss; `b` comes before `__rest__`, with the next id.
         """
         _check_system_columns(current)
         wanted = {c.name: c for c in self.shown}
@@ -299,6 +306,9 @@ def partition_of(
 
     A table may be partitioned anew by hand. Raises ConfigError for a field that a window does not
     settle: its rows could be in several partitions, a file is always in one.
+
+    Every field must follow from origin, shard and hour. Then one partition holds the window, whatever its
+    rows say.
     """
     settled = {"__origin__": origin, "__shard__": shard, "__receive_hour__": hour * _HOUR_US}
     values: list[object] = []
@@ -393,18 +403,20 @@ def _column(name: str, text: str) -> Column:
         raise WrongColumn(f"columns.{name}: {error}", name) from None
     label = text.split("(", maxsplit=1)[0] if text.startswith("timestamp") else text
     arrow = cast.type if cast is not None else pa.string()
-    of_bytes = isinstance(cast, casts.OfBytes)
+    of_bytes = isinstance(cast, decoders.OfBytes)
     return Column(name, text, kind, Declared(name, arrow, cast, pii, label, of_bytes))
 
 
 _Parsed = tuple[
     PrimitiveType,
-    casts.Cast | casts.OfBytes | None,
+    casts.Cast | decoders.OfBytes | None,
     Literal["", "drop", "hash"],
 ]
 
 
 def _parse(text: str) -> _Parsed:
+    """`drop` and `hash` need no type; `decimal(p,s)`, `string(ENCODING)`, a decoder of somebody's own,
+    `timestamp(FORMAT, ZONE)`; else a plain word. Raises ConfigError with the cure."""
     if text == "drop":
         return StringType(), None, "drop"
     if text == "hash":
@@ -417,7 +429,7 @@ def _parse(text: str) -> _Parsed:
             raise ConfigError(f"{text}: use a precision of 1 to 38 and a scale of 0 to the precision")
         return DecimalType(precision, scale), casts.Decimal(precision, scale), ""
     if match := _ENCODED.fullmatch(text):
-        return StringType(), casts.Encoded.of(match[1]), ""
+        return StringType(), decoders.Encoded.of(match[1]), ""
     if match := _CUSTOM.fullmatch(text):
         return _custom(match[1], match[2])
     if match := _TIMESTAMP.fullmatch(text):
@@ -438,12 +450,14 @@ def decoders_of(columns: Mapping[str, str]) -> list[str]:
 
 
 def _custom(path: str, text: str) -> _Parsed:
+    """Loaded here, when the settings are read, so that a decoder that is not there is said before anything
+    runs."""
     kind, cast, pii = (TimestamptzType(), casts.DATE, "") if text == "timestamp" else _parse(text)
-    if pii or isinstance(cast, casts.OfBytes):
+    if pii or isinstance(cast, decoders.OfBytes):
         raise ConfigError(f"a decoder answers values of a type, not {text!r}; use one such as string or long")
     load_named("a column's decoder", path)
     arrow = casts.TIMESTAMP if text == "timestamp" else cast.type if cast is not None else casts.STRING
-    return kind, casts.Custom(path, arrow), ""
+    return kind, decoders.Custom(path, arrow), ""
 
 
 def next_schema_id(metadata: TableMetadata) -> int:

@@ -65,7 +65,10 @@ def packed(metrics: Metrics) -> Metrics:
 
 
 def unpacked(metrics: Metrics) -> Metrics:
-    """The inverse of `packed`, after a way through JSON: field ids are numbers again."""
+    """The inverse of `packed`, after a way through JSON: field ids are numbers again.
+
+    JSON has no keys but texts, so field ids come back as `"3"`.
+    """
     found = {
         name: {int(k): v for k, v in value.items()} if isinstance(value, dict) else value
         for name, value in metrics.items()
@@ -102,7 +105,11 @@ def _without_statistics(metadata: pq.FileMetaData, ids: Mapping[str, int]) -> se
 
 def _unbounded(metadata: pq.FileMetaData, ids: Mapping[str, int]) -> set[int]:
     """Columns with values but no bounds in some row group: Parquet leaves out the bounds of long values. The
-    bounds of the other row groups would cover only some of the file's rows."""
+    bounds of the other row groups would cover only some of the file's rows.
+
+    A bound that covers some row groups only would make a reader leave out the file for a value that the
+    others hold.
+    """
     found = set()
     for r in range(metadata.num_row_groups):
         row_group = metadata.row_group(r)

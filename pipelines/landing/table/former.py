@@ -138,7 +138,11 @@ def place_of(catalog: Catalog, table: str) -> FormerPlace | None:
 
 
 def beside(place: FormerPlace, folders: Sequence[str] | None = None) -> list[str]:
-    """The location itself, and the ones that `new_location` made beside it, where they exist."""
+    """The location itself, and the ones that `new_location` made beside it, where they exist.
+
+    Only names that `new_location` makes: `orders-3f9c01aa` is a later folder of `orders`, `orders-eu` another
+    table's.
+    """
     names = folders if folders is not None else _folders(place.io, _parent(place.location)) or ()
     own = _last(place.location)
     later = [n for n in names if n.startswith(own) and _BESIDE.fullmatch(n.removeprefix(own))]
@@ -225,7 +229,11 @@ def read(io: FileIO, path: str) -> TableMetadata | None:
 
 
 def newer(io: FileIO, metadata_location: str, table_uuid: str) -> Version | None:
-    """A version of the table that only a later state than `metadata_location` can have left."""
+    """A version of the table that only a later state than `metadata_location` can have left.
+
+    Two numbers further, and not one: a commit that was refused leaves a file with the next number. Who wrote
+    the one after that has found this one as the table's own.
+    """
     number = number_of(metadata_location)
     if number < 0:
         return None
@@ -246,6 +254,8 @@ def strangers(io: FileIO, folder: str, metadata: TableMetadata, pointer: str, be
     Whatever such a table refers to looks like a leftover of ours, so nothing here may be deleted. An
     unreadable file counts only when it is older than `before_s`: a younger one is being written. An empty
     file names nothing and never was a version.
+
+    What the table's own log names is known without being read. Of the others each is asked for its uuid.
     """
     known = {_last(pointer), *(_last(entry.metadata_file) for entry in metadata.metadata_log)}
     mine = str(metadata.table_uuid)
@@ -306,7 +316,11 @@ def _folders(io: FileIO, parent: str) -> list[str] | None:
 
 
 def _told_by(io: FileIO, location: str) -> tuple[str, bool]:
-    """What the files below a location say of a table ("" for nothing), and whether metadata says it."""
+    """What the files below a location say of a table ("" for nothing), and whether metadata says it.
+
+    Metadata with a snapshot is the strongest word: a table was there and had rows. Files beside it, or
+    metadata that cannot be read, are a weaker one.
+    """
     silent, torn = set[str](), False
     for version in versions(io, f"{location}/metadata") or ():
         metadata = read(io, version.path)

@@ -118,7 +118,11 @@ class Lake:
 
     def one_look(self) -> "Lake":
         """The same catalog for one look: a table that it has found stays what it was, so all that is said of
-        it is of one moment, and its metadata is read once."""
+        it is of one moment, and its metadata is read once.
+
+        Worked example: `describe` asks for hours, errors and runway. Each loads the table; with one look all
+        three are about the same snapshot, though landings go on.
+        """
         return replace(self, _looked={})
 
     @property
@@ -176,6 +180,8 @@ class Lake:
 
         Raises ConfigError when that is not known within the deadline: no catalog, or no storage;
         NoMetadata when both are there; LedgerBroken when the catalog has lost the table.
+
+        Before the first landing nothing is made by a look: neither a folder nor a catalog.
         """
         if self._looked is not None and table in self._looked:
             return self._looked[table]
@@ -225,7 +231,11 @@ class Lake:
         return self.load(table) or self.create(table, contract)
 
     def create(self, table: str, contract: Contract, *, location: str | None = None) -> Table:
-        """A new table (format version 2), or the one that another process made meanwhile."""
+        """A new table (format version 2), or the one that another process made meanwhile.
+
+        Of two that make it at once one is told that it is there, and takes the other's: a table is made once,
+        so both land in the same one.
+        """
         catalog = self.catalog()
         self.ensure_namespace(table)
         schema = contract.iceberg_schema()
@@ -254,6 +264,10 @@ class Lake:
         any more. Raises as the catalog and the storage do.
 
         The row is changed in one statement and never dropped: in between a run would find no table.
+
+        The metadata of the new table is written first, where nobody looks yet; then one statement points the
+        row to it, if it still names what was seen: of two that do this one wins, and the other's file is left
+        over.
         """
         schema = contract.iceberg_schema()
         staged = catalog.create_table_transaction(
@@ -316,7 +330,10 @@ def _pointless(lake: Lake, table: str) -> NoMetadata:
 
 
 def _ways(lake: Lake, table: str, location: str = "") -> tuple[Cure, ...]:
-    """What can be done when the metadata that the catalog names cannot be restored."""
+    """What can be done when the metadata that the catalog names cannot be restored.
+
+    A look for older states, which may fail itself: then only the look is offered.
+    """
     try:
         catalog = lake.catalog()
         former = lake.answered(lambda: look_for(catalog, table, location))
@@ -335,6 +352,8 @@ def _failed(lake: Lake, error: Exception) -> ConfigError:
     to its clients.
 
     The HTTP client's errors are OSErrors, too.
+
+    Which part failed: SQLite's file, the metadata that the row names, the catalog, or the storage.
     """
     if (spoilt := _spoilt(lake.sqlite_path, error)) is not None:
         return spoilt
@@ -348,6 +367,8 @@ def _failed(lake: Lake, error: Exception) -> ConfigError:
 
 
 def _no_metadata(lake: Lake, error: UnreadableMetadata) -> NoMetadata:
+    """In the order of what a person can do: the file is gone (and perhaps the whole warehouse is not where it
+    was), it is spoilt, or it is whole and PyIceberg cannot follow it, which nothing is to be given up for."""
     if not error.file:
         return _pointless(lake, error.table)
     told = f"the catalog's metadata file {printable(error.file)} of table {printable(error.table)}"
@@ -386,6 +407,8 @@ def _open(properties: _Properties) -> Catalog:
     The one unused for longest is closed when there are too many, so that a process that visits many
     lakes does not keep the files of all of them open. A client that somebody still holds goes on
     working: closing lets go of its idle connections, the next call opens one.
+
+    Two threads may open the same one at once: the first that is put there stays, and the other is closed.
     """
     with _catalogs_lock:
         if properties in _catalogs:

@@ -54,7 +54,11 @@ class NewFile:
         return 0 if self._stream is None else int(self._stream.tell())
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take the rows, and write what makes a row group. Raises OSError as the storage does."""
+        """Take the rows, and write what makes a row group. Raises OSError as the storage does.
+
+        Rows of a megabyte each come into row groups of their own, which are smaller: a group is in memory
+        whole before it is written.
+        """
         if not batch.num_rows:
             return
         long = long_rows(batch)

@@ -33,7 +33,11 @@ class Undecided(Exception):
 
 def data_file(io: FileIO, path: str, *, rows: int | None = None, ids: Collection[int] = ()) -> str:
     """What is wrong with a Parquet file of `rows` rows and columns with these field ids, where they are
-    known; "" when it is whole. Raises what the storage raises."""
+    known; "" when it is whole. Raises what the storage raises.
+
+    By another way through the same library: all values are read and spelled out, and rows and field ids are
+    held against what the table says.
+    """
     with io.new_input(path).open() as stream:
         try:
             columns, found = pq.read_schema(stream), rows_counted(stream)
@@ -72,7 +76,11 @@ def manifest(io: FileIO, path: str) -> str:
 
 
 def metadata(io: FileIO, path: str) -> str:
-    """What is wrong with a metadata file; "" when it is the JSON of a table. Raises as `manifest`."""
+    """What is wrong with a metadata file; "" when it is the JSON of a table. Raises as `manifest`.
+
+    As plain JSON and by its two fields that never change, so that a later format is called whole, not
+    damaged.
+    """
     with io.new_input(path).open() as stream:
         content = stream.read()
     try:

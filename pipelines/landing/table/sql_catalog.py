@@ -28,7 +28,10 @@ _BUSY_PART = 0.8
 
 
 class FrozenEntries(list[Entry]):
-    """A list of frozen entries: its deep copy holds the same ones, and so does that of a longer one."""
+    """A list of frozen entries: its deep copy holds the same ones, and so does that of a longer one.
+
+    Only a list of frozen entries may be shared so: a copy that changed one would change it in all.
+    """
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return type(self)(self)
@@ -58,7 +61,11 @@ class SharingSqlCatalog(SqlCatalog):
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """As PyIceberg's, without reading the metadata file again that was read last."""
+        """As PyIceberg's, without reading the metadata file again that was read last.
+
+        Only inside of a commit, and on its own thread: whoever loads a table to look at it has the file read,
+        so a file that is gone or damaged is seen.
+        """
         self._thread.commits = True
         try:
             return super().commit_table(table, requirements, updates)
@@ -66,6 +73,8 @@ class SharingSqlCatalog(SqlCatalog):
             self._thread.commits = False
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
+        """A metadata file never changes: inside of a commit, where the row still names the one that was
+        loaded last, its content is known."""
         location, metadata = self._loaded or ("", None)
         if metadata and location == orm_table.metadata_location and getattr(self._thread, "commits", False):
             return Table(
@@ -101,7 +110,11 @@ class SharingSqlCatalog(SqlCatalog):
 
 def busy_s(longest_s: float) -> float:
     """How long SQLite waits for a lock: a part of what is left of the deadline that is kept, so that its own
-    answer, which says that nothing was done, comes before nobody knows any more."""
+    answer, which says that nothing was done, comes before nobody knows any more.
+
+    Worked example: 10 s are left: SQLite waits 8 for the lock, and says with 2 s to spare that nothing was
+    done. Had it been waited for 10, the call would be left behind, and nobody would know.
+    """
     return min(longest_s, _BUSY_PART * current().left_s)
 
 
@@ -127,7 +140,11 @@ def named(catalog: SqlCatalog, table: str) -> str | None:
 
 
 def repoint(catalog: SqlCatalog, table: str, old: str | None, new: str) -> bool:
-    """Let the table's row name the metadata file `new`; False when it does not name `old` any more."""
+    """Let the table's row name the metadata file `new`; False when it does not name `old` any more.
+
+    One statement with what was seen in its WHERE: of two that point the row anew one changes it, and the
+    other is told.
+    """
     location = IcebergTables.metadata_location
     still = location == old if old else or_(location.is_(None), location == "")
     row = update(IcebergTables).where(*_row(catalog, table), still)

@@ -62,7 +62,11 @@ def kind_of(error: sqlite3.Error) -> int:
 
 
 def is_storage(error: BaseException) -> bool:
-    """Whether the storage failed, and not one file in it: a number of the system, or S3's own words."""
+    """Whether the storage failed, and not one file in it: a number of the system, or S3's own words.
+
+    A missing file is one file, and no matter of the storage. S3 gives no number, so there its own words are
+    asked for.
+    """
     if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
         return False
     return error.errno is not None or _AWS_ERROR.search(str(error)) is not None

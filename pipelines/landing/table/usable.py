@@ -138,7 +138,10 @@ def _check_places(table: Table, name: str) -> None:
 
 
 def _check_properties(table: Table, name: str) -> None:
-    """The properties that PyIceberg reads when it reads and writes have values that it can follow."""
+    """The properties that PyIceberg reads when it reads and writes have values that it can follow.
+
+    Asked of PyIceberg itself where it can be: what it refuses here it would refuse in the middle of a commit.
+    """
     properties = table.metadata.properties
     codec = properties.get(_CODEC)
     if codec is not None and CODEC_MAPPING_ICEBERG_TO_AVRO.get(codec, codec) not in KNOWN_CODECS:

@@ -169,6 +169,8 @@ class Where:
         return self._pruned(self.tree)
 
     def _mask(self, tree: _Tree, batch: pa.RecordBatch) -> Any:
+        """Kleene's rules: of `not (a = 1)` a row whose a is null is neither taken nor left by the test, and
+        what is null at the end is not taken. So a filter and its opposite both leave it."""
         if isinstance(tree, _Test):
             bound = self.bound[id(tree)]
             return _column_mask(bound, batch.column(bound.field.name))
@@ -182,6 +184,8 @@ class Where:
         return whole
 
     def _pruned(self, tree: _Tree) -> BooleanExpression:
+        """A part narrows the files only where every taken row fulfils it, which is so below `and` alone:
+        under `or` a row may be taken by the other part, under `not` by the opposite."""
         if isinstance(tree, _Test):
             bound = self.bound[id(tree)]
             if bound.field.name == _HOUR and tree.op in _PRUNE:
@@ -209,6 +213,8 @@ def parse(text: str, schema: Schema) -> Where:
 
 
 def _parsed(text: str) -> _Tree:
+    """Parentheses are counted first, outside of texts: the parser calls itself for each, and Python's own
+    stack would end it in the middle."""
     depth = deepest = 0
     for sign in re.sub(r"'[^']*'|\"[^\"]*\"", "", text):
         depth += (sign == "(") - (sign == ")")
@@ -238,6 +244,8 @@ def _tests(tree: _Tree) -> Iterator[_Test]:
 
 
 def _unescaped(text: str) -> str:
+    """Two quotes are made an escaped one first, so that one pass reads both."""
+
     def one(match: re.Match[str]) -> str:
         code = match[1] or match[2] or match[3]
         if code is None:
@@ -319,6 +327,8 @@ _FILTER = _grammar()
 
 
 def _bind(test: _Test, schema: Schema) -> _Bound:
+    """The column by its exact name, then what may be asked of its type, then each value as the type has it.
+    Raises ConfigError, which names the column and never the value."""
     field = next((f for f in schema.fields if f.name == test.column), None)
     shown = printable(test.column)
     if field is None:
@@ -365,7 +375,11 @@ def _pattern(kind: IcebergType, value: _Value) -> str:
 
 
 def _regex(pattern: str) -> str:
-    """A `like` pattern as a regular expression of RE2. Arrow's own `match_like` misreads two backslashes."""
+    """A `like` pattern as a regular expression of RE2. Arrow's own `match_like` misreads two backslashes.
+
+    Each character by its number, so none of it means anything to RE2. Worked example: `a%` is
+    `(?s)^(?:\\x{61}.*)$`.
+    """
     parts, escaped = list[str](), False
     for sign in pattern:
         if not escaped and sign == "\\":
@@ -433,6 +447,11 @@ def _float(kind: IcebergType, value: _Value) -> float:
 
 
 def _decimal(kind: IcebergType, value: _Value) -> Decimal:
+    """By digits, without arithmetic: a Decimal's own is rounded to the digits of its context.
+
+    Worked example, decimal(5,2): 1.500 has the digits 1500 and one place too many, which is 0: 150, so 1.50.
+    1.505 has a 5 there and is refused. 1e2 gets four zeros: 10000, five digits, 100.00. 1e3 would have six.
+    """
     number = _number(value)
     if not isinstance(kind, DecimalType) or not number.is_finite():
         raise _Unfit("a finite number")
@@ -499,6 +518,7 @@ _CONVERT: dict[type, Callable[[Any, _Value], Any]] = {
 
 
 def _column_mask(bound: _Bound, column: pa.Array) -> Any:
+    """A set answers false for a null, so that is made null again: what is not known is not known."""
     op, kind = bound.test.op, bound.field.field_type
     if op == "null":
         return pc.is_null(column)

@@ -150,6 +150,9 @@ def settled(found: Finding, told: Finding | None, health: Health, now_s: float) 
 
     What nobody knows stays an error where that was told, and becomes one once nobody could look for longer
     than a log may wait (the second of `health.lag_s`; where that is off, of `commit_s`).
+
+    Worked example: `lag_s.fail` is 3,600. From 10:00 on nobody can look: at 10:30 the level is unknown, at
+    11:05 it is an error.
     """
     if found.level is not Level.UNKNOWN:
         return found
@@ -163,7 +166,11 @@ def settled(found: Finding, told: Finding | None, health: Health, now_s: float) 
 
 
 def rising(value: float, warn: float, fail: float) -> Level:
-    """The level of a number that should be low; a limit of 0 is never passed."""
+    """The level of a number that should be low; a limit of 0 is never passed.
+
+    Worked example: of the limits 60 and 0, 100 is a warning, and so is any number above 60: there is no
+    error.
+    """
     if 0 < fail < value:
         return Level.FAIL
     return Level.WARN if 0 < warn < value else Level.OK
@@ -187,6 +194,7 @@ def _reconciled(problems: tuple[str, ...], logstore: Logstore) -> Finding:
 
 
 def _proven(proof: Proof, logstore: Logstore) -> Finding:
+    """Skipped logs are owed and not lost: a warning, until they are landed."""
     problems = [*proof.problems, *(f"shard {s.shard}: {text}" for s in proof.shards for text in s.problems)]
     owed = [f"{OWED}: shard {s.shard}: {text}" for s in proof.shards for text in s.owed]
     level = Level.OK if proof.ok else Level.WARN if proof.verdict == OWED else Level.FAIL
@@ -196,6 +204,8 @@ def _proven(proof: Proof, logstore: Logstore) -> Finding:
 
 
 def _runway(left: TimeLeft, logstore: Logstore) -> Finding:
+    """A gap that was named is a loss that has happened, whatever is left, so it is an error beside any
+    number."""
     named = tuple(f"{gap}: lost to retention, this run named the gap" for gap in left.gaps)
     found = left.runway
     if left.to_come:
@@ -229,6 +239,8 @@ def _not_seen(named: tuple[str, ...], why: Unknown | None) -> Finding:
 
 
 def _lag(waits: Waits, logstore: Logstore) -> Finding:
+    """What the ledger alone says is an upper bound, so it is said as "no log waits for longer than", and only
+    where it passes no limit."""
     if waits.to_come:
         return Finding(Kind.LAG, Level.WARN, waits.to_come)
     level, numbers = rising(waits.age_s, *logstore.health.lag_s), {"lag s": waits.age_s}
@@ -258,6 +270,7 @@ def _commit(newest: Latest, logstore: Logstore) -> Finding:
 
 
 def _errors(found: ErrorRows, logstore: Logstore) -> Finding:
+    """The worst hour decides: one bad hour in a day of good ones would be lost in a share of the day."""
     if found.worst is None:
         return Finding(Kind.ERRORS, Level.OK, f"no rows in the newest {HOURS} receive hours")
     hour, limits, at = found.hours[found.worst], logstore.health.errors, hour_text(found.worst)

@@ -109,7 +109,10 @@ class Topology:
         return {**hidden, **{s.id: s.readonly for s in self.look.shards}}
 
     def standing(self, shard: Shard) -> str:
-        """How far the table is with a listed shard, for people."""
+        """How far the table is with a listed shard, for people.
+
+        What is done comes first, then what a person decided, then what it waits for.
+        """
         entry = self.look.ledger.shards.get(shard.id)
         if entry is not None and entry.closed:
             return "closed: all of it has landed"
@@ -124,7 +127,11 @@ class Topology:
 
 
 def topology(client: SlsClient, look: Look, known: Iterable[int]) -> Topology:
-    """The shards now; one call more for each that closes, and for each of the `known` that is not listed."""
+    """The shards now; one call more for each that closes, and for each of the `known` that is not listed.
+
+    A shard that is missing from the list is asked for itself. Two kinds of answers agree: it is gone. It
+    answers: the list was cut short, and it counts as there.
+    """
     missing = sorted({*known} - {s.id for s in look.shards})
     closing = [s.id for s in look.shards if s.readonly and _open(look, s.id)]
 
@@ -148,7 +155,11 @@ def topology(client: SlsClient, look: Look, known: Iterable[int]) -> Topology:
 
 
 def events(before: Seen | None, now: Topology) -> tuple[Event, ...]:
-    """What changed since `before`, oldest shards first; nothing at the first look."""
+    """What changed since `before`, oldest shards first; nothing at the first look.
+
+    Worked example: 0 was seen. Now 0 is read-only, and 1 and 2 are there with 0 as their parent: one event
+    says that 0 was split into 1 and 2, and that it is read-only is not said beside it.
+    """
     if before is None:
         return ()
     if before.origin != now.look.ledger.origin:
@@ -175,7 +186,10 @@ def due(before: Seen | None, now: Topology) -> dict[int, Cursor]:
 
 
 def remembered(before: Seen | None, now: Topology, asked: Iterable[int]) -> Seen:
-    """What the next look has to know, after the drain of the shards `asked` was asked for."""
+    """What the next look has to know, after the drain of the shards `asked` was asked for.
+
+    What was asked for a shard that is not closing any more need not be known.
+    """
     same = before is not None and before.origin == now.look.ledger.origin
     old = {s: end for s, end in before.asked.items() if s in now.ends} if same and before else {}
     return replace(

@@ -112,6 +112,14 @@ def _broken(error: SlsError) -> Vitals:
 def _waits_and_left(
     logstore: Logstore, lake: Lake, client: SlsClient, seen: Look, *, heads: Heads | None, whole: bool
 ) -> tuple[Waits, TimeLeft]:
+    """The ledger says up to when each shard is known to be read. So no log that waits is older, and the
+    oldest of these times bounds both: the lag from above, the time that is left from below. Where even these
+    pass no limit, no shard is asked.
+
+    Worked example: a day is kept, and the oldest shard was read up to ten minutes ago: at least 23 h 50 min
+    are left, and nothing waits for longer than ten minutes. Should the limit of the lag be five minutes, the
+    shards are asked, and an idle one turns out to have nothing waiting.
+    """
     passed_s, retention_s = seen.passed_s, client.retention_s()
     if passed_s is None and (to_come := logstore.ahead(seen.now_s)):
         return Waits(0.0, to_come=to_come), TimeLeft(None, to_come=to_come)

@@ -59,6 +59,10 @@ def waiting(client: SlsClient, look: Look, bounds: Demand, *, settle_s: int) -> 
 
     The ledger alone answers while no bound can be passed; shards are asked, in two calls each, only where
     one might be. Before the first landing nothing is known, and nothing waits.
+
+    Worked example: the ledger says that shard 0 was read up to 300 s ago, and 1 MB a second came lately: at
+    most 300 MB wait. With bounds of 500 MB and 600 s that is all there is to know; with 200 MB shard 0 is
+    asked, and may have nothing.
     """
     if look.table is None or not look.ledger.started:
         return Waiting()

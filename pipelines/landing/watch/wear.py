@@ -39,7 +39,10 @@ WORN = Wear(files=2000, snapshots=400, manifests=200)
 
 
 def wear(table: Table | None) -> Wear:
-    """How the table stands. Raises as `reading.py` does."""
+    """How the table stands. Raises as `reading.py` does.
+
+    Counted back to the newest compaction that the table still knows; with none, all that is known.
+    """
     if table is None or table.current_snapshot() is None:
         return Wear()
     files = 0

@@ -63,6 +63,9 @@ class ConsumerGroup:
         """The shards `consumer` may read now, sorted.
 
         NotExistConsumerWithBody (400) when an unknown consumer claims shards.
+
+        Worked example: a holds 0 and 1, b joins. Shard 1 is on its way to b: a's next answer leaves it out,
+        and b's has nothing yet. Once a lists 0 alone, 1 is b's, and b's next answer has it.
         """
         held = frozenset(claimed)
         self.look(now, shape)
@@ -181,6 +184,9 @@ class ConsumerGroup:
         return slot.holder == consumer or repeated
 
     def _evict(self, now: float) -> None:
+        """Who gets a shard on its way: its taker, where only the holder fell silent; its holder, where only
+        the taker did; nobody, where both did. A member that was seen later than now counts as seen now:
+        somebody put the clock back."""
         dead = set()
         for name, seen in self.members.items():
             if now - seen > self.timeout_s:
@@ -211,7 +217,11 @@ class ConsumerGroup:
         self._settle(shape)
 
     def _settle(self, shape: Shape) -> None:
-        """Finish drained readonly shards, then let go the shards that waited for them."""
+        """Finish drained readonly shards, then let go the shards that waited for them.
+
+        In two rounds: all that is drained is over before anything that waits is asked whether its ancestors
+        are.
+        """
         for shard in self.slots:
             self._finish(shard, shape)
         for shard, slot in self.slots.items():
@@ -225,7 +235,10 @@ class ConsumerGroup:
 
     def _share(self, shape: Shape) -> None:
         """As the assignor says, each shard weighing the same. One on its way is handed over first: the next
-        heartbeat asks again."""
+        heartbeat asks again.
+
+        A shard that is granted and drained is over at once, and may let children go: then all is shared anew.
+        """
         done = True
         while done:
             ours = {s: x for s, x in self.slots.items() if x.state not in (ShardState.WAIT, ShardState.OVER)}
@@ -242,6 +255,12 @@ class ConsumerGroup:
             self._settle(shape)
 
     def _balance(self, shape: Shape) -> None:
+        """What is free goes to the poorest, shard by shard. Then the richest hands over to the poorest while
+        they are more than one apart. A shard on its way counts for its taker, so each step brings them
+        nearer, and it ends.
+
+        Worked example: a has 0 to 3, b none: 3 is on its way, 3 to 1; then 2: 2 to 2.
+        """
         load = self.counts()
         while free := sorted(s for s, slot in self.slots.items() if slot.state is ShardState.NOT_ALLOC):
             for shard in free:
@@ -275,7 +294,10 @@ class ConsumerGroup:
         return False
 
     def _move(self, slot: Slot, event: ShardEvent, to: str = "") -> None:
-        """Apply `event`; holder and taker follow from where the shard arrives."""
+        """Apply `event`; holder and taker follow from where the shard arrives.
+
+        The table says where the shard arrives; who has it then follows from the event, here and nowhere else.
+        """
         before, slot.state = slot.state, next_state(slot.state, event)
         if event is ShardEvent.ASSIGNED:
             slot.holder = to

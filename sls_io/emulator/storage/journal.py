@@ -105,7 +105,11 @@ class MemoryJournal:
 
 
 class SegmentJournal:
-    """Append-only segment files in `folder`. A place is `segment << 40 | offset of the bytes`."""
+    """Append-only segment files in `folder`. A place is `segment << 40 | offset of the bytes`.
+
+    A place is one number, so that a shard's index is an array: 40 bits for the offset in a segment, 22 for
+    its number (`salvage.NUMBERS`).
+    """
 
     def __init__(
         self, folder: Path, store: Store, now: float, *, segment_bytes_max: int = SEGMENT_BYTES_MAX,
@@ -189,7 +193,11 @@ class SegmentJournal:
         return lock
 
     def _known(self) -> Ends:
-        """The list, every file that it names being there; a new one for a new folder."""
+        """The list, every file that it names being there; a new one for a new folder.
+
+        Segments without a list are refused, and so is a list without its segments: either way nobody can say
+        what was acknowledged and is gone.
+        """
         found = {path.name for path in self.folder.glob("*.seg")}
         try:
             ends = read_ends(self.folder)
@@ -226,6 +234,8 @@ class SegmentJournal:
 
         They leave the list first: a kill in between leaves a file that nobody misses. Without room
         for another list they stay, and the next release tries again.
+
+        `_live` counts the LogGroups of each segment that a shard still knows.
         """
         dead = [number for number in self._ends.closed if self._live[number] <= 0]
         if not dead:
@@ -251,6 +261,9 @@ class SegmentJournal:
         """Begin a segment: head and snapshot first, then the list that names it, then records.
 
         A kill in between leaves a file that the list does not name, and that nobody was promised.
+
+        Snapshot, list, records: an older segment can go as soon as its LogGroups have, because all else it
+        said is in the newer one's snapshot.
         """
         number = self._ends.last + 1
         snapshot = _json(self._store.snapshot())
@@ -270,7 +283,12 @@ class SegmentJournal:
         self._delete_dead()
 
     def _record(self, kind: int, *parts: bytes) -> int:
-        """Append one record; returns the file offset of its payload. A failed write leaves no trace."""
+        """Append one record; returns the file offset of its payload. A failed write leaves no trace.
+
+        The end on the list moves only behind a whole record, and the answer goes out behind that. So there
+        are three states after a kill: the record is not whole (it is cut), whole and not on the list (it
+        counts, nobody was answered), or on the list.
+        """
         if self._ends.end >= self.segment_bytes_max:
             self._roll()
         file, begin = self._files[self._ends.last], self._ends.end
@@ -288,7 +306,12 @@ class SegmentJournal:
         return begin + RECORD_HEAD_BYTES
 
     def _load(self, now: float) -> None:
-        """Replay the segments into the store. What is wrong is refused before anything is changed."""
+        """Replay the segments into the store. What is wrong is refused before anything is changed.
+
+        Worked example: the list says that segment 3 is the last, and 500 bytes of it were acknowledged. Whole
+        records end at 480: 20 acknowledged bytes are gone, and the folder is refused. They end at 560 of 570:
+        60 bytes were written and not answered, and count; the last 10 are cut off and kept beside.
+        """
         told = dict(sorted(self._ends.closed.items()))
         if self._ends.last:
             told[self._ends.last] = self._ends.end
@@ -349,6 +372,8 @@ class SegmentJournal:
         )
 
     def _replay(self, name: str, number: int, record: Record, mapped: Mapped, now: float) -> None:
+        """A record that proves itself and makes no sense is of another emulator, so it is refused and never
+        skipped."""
         content = mapped.content[record.begin : record.end]
         try:
             if record.kind == GROUP:

@@ -33,7 +33,11 @@ NUMBERS = 1 << 22
 
 
 def salvage(folder: Path) -> list[str]:
-    """Make `folder` one that loads. Returns what was lost or kept aside, a sentence each. OSError."""
+    """Make `folder` one that loads. Returns what was lost or kept aside, a sentence each. OSError.
+
+    In this order: what is known of the list; files that are no segments; segments under another's name; then
+    each segment by itself. The list comes last, and says what is there by then.
+    """
     notes: list[str] = []
     known: Ends | None = None
     try:
@@ -87,7 +91,10 @@ def _id_of(folder: Path, numbers: list[int]) -> bytes:
 
 
 def _under_their_names(folder: Path, numbers: list[int], folder_id: bytes, notes: list[str]) -> list[int]:
-    """Rename segments that stand under another's name; out of their order their records would be refused."""
+    """Rename segments that stand under another's name; out of their order their records would be refused.
+
+    All that stand wrong are renamed out of the way first, since two of them may have changed places.
+    """
     there = set(numbers)
     moved = {}
     for number in numbers:
@@ -107,7 +114,11 @@ def _under_their_names(folder: Path, numbers: list[int], folder_id: bytes, notes
 
 
 def _mended(path: Path, number: int, folder_id: bytes, promised: int | None, notes: list[str]) -> int:
-    """Bytes of the segment once it holds nothing but whole records; it is left alone when it does."""
+    """Bytes of the segment once it holds nothing but whole records; it is left alone when it does.
+
+    Whole is what the head and the whole records take. Where the file is longer, some of its bytes prove
+    nothing; where it is shorter than was acknowledged, some are gone. Either is written anew, and named.
+    """
     with Mapped(path) as mapped:
         content, size = mapped.content, mapped.size
         why = ""

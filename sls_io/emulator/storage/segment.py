@@ -69,7 +69,11 @@ def record_head(kind: int, *parts: bytes) -> bytes:
 
 
 def record_at(content: "bytes | mmap", at: int, size: int) -> Record | None:
-    """The whole record at `at`, None when what stands there does not prove itself."""
+    """The whole record at `at`, None when what stands there does not prove itself.
+
+    The length is part of the sum: a bit that turns over in it makes another sum, or a record that runs over
+    the end.
+    """
     begin = at + _RECORD.size
     if begin > size:
         return None
@@ -89,7 +93,11 @@ def records(content: "bytes | mmap", at: int, size: int) -> Iterator[Record]:
 
 
 def all_records(content: "bytes | mmap", at: int, size: int) -> Iterator[Record]:
-    """Every record that proves itself from `at` on, also behind damage."""
+    """Every record that proves itself from `at` on, also behind damage.
+
+    Behind damage the next mark is looked for. A mark within a LogGroup's own bytes begins no record, since
+    its checksum does not fit.
+    """
     while 0 <= at < size:
         for found in records(content, at, size):
             yield found
@@ -112,7 +120,11 @@ def first_version_records(content: "bytes | mmap", size: int) -> Iterator[Record
 
 
 def check_head(content: "bytes | mmap", folder_id: bytes, number: int) -> None:
-    """Raises Damaged unless `content` begins as segment `number` of this folder does."""
+    """Raises Damaged unless `content` begins as segment `number` of this folder does.
+
+    In the order of what a person does about it: an empty or short file, another program's, another version's,
+    another folder's, and one that was renamed.
+    """
     if bytes(content[: _FILE.size]) == file_head(folder_id, number):
         return
     if len(content) < _FILE.size:
@@ -165,7 +177,10 @@ class Ends:
     end: int = 0
 
     def first_line(self) -> bytes:
-        """The line that each record rewrites in place: always as long."""
+        """The line that each record rewrites in place: always as long.
+
+        As long as ever, so that it is overwritten in place, and one write moves the end.
+        """
         said = f"{self.end:020d}"
         return f"{said} {zlib.crc32(self.id + b'%d %d' % (self.last, self.end)):08x}\n".encode()
 
@@ -177,7 +192,11 @@ class Ends:
 
 
 def read_ends(folder: Path) -> Ends | None:
-    """The folder's list, None when there is none. Raises Damaged."""
+    """The folder's list, None when there is none. Raises Damaged.
+
+    The list is written once more from what was read and compared: so both sums, the order and the numbers are
+    proven at once.
+    """
     try:
         text = (folder / LIST).read_bytes()
     except FileNotFoundError:

@@ -42,7 +42,12 @@ class RecordSpan:
 
 
 class ShardLog:
-    """One shard: its range and the index of its LogGroups, oldest first."""
+    """One shard: its range and the index of its LogGroups, oldest first.
+
+    Four arrays of one length: cursor, receive second, where each group ends in framed bytes, and its place.
+    `ends` counts on: what retention took is `cut`, so sizes and sums are differences, and nothing is counted
+    anew.
+    """
 
     __slots__ = (
         "base", "begin_key", "closed_s", "created_s", "cursors", "cut", "end_key", "ends", "id", "next",
@@ -112,7 +117,11 @@ class ShardLog:
         return self.times[position]
 
     def span(self, cursor: int, count: int, end: int | None, bytes_max: int = PAGE_BYTES_MAX) -> RecordSpan:
-        """At most `count` groups from `cursor`, before `end`, within `bytes_max` but at least one."""
+        """At most `count` groups from `cursor`, before `end`, within `bytes_max` but at least one.
+
+        Worked example: cursors 5, 6, 7, 9, each of 4 MB, asked from 5 for ten: 10 MB have room for two, so 5
+        and 6, and the next cursor is 7. From 7 on one alone is given, since 8 does not follow: next is 9.
+        """
         self._check(cursor)
         if end is not None and end < cursor:
             raise parameter_invalid("end_cursor is before cursor")
@@ -141,7 +150,10 @@ class ShardLog:
         )
 
     def trim(self, cursor: int) -> Sequence[Place]:
-        """Forget the groups before `cursor`; returns their places."""
+        """Forget the groups before `cursor`; returns their places.
+
+        `cut` becomes the end of the last group that goes, before the arrays lose it.
+        """
         gone = bisect_left(self.cursors, cursor)
         places = self.places[:gone]
         if gone:
@@ -164,6 +176,9 @@ class ShardLog:
         return self.ends[position - 1] if position else self.cut
 
     def _contiguous(self, first: int, stop: int) -> int:
+        """Up to where cursors follow one another: labels count back from the last one, so a page must not
+        hold a jump. They only rise, so a run is without a jump where its length is the difference of its
+        ends, and a longer run than one with a jump has it, too: the end can be bisected."""
         if self.cursors[stop - 1] - self.cursors[first] == stop - 1 - first:
             return stop
         low, high = first + 1, stop

@@ -70,7 +70,10 @@ class StoredLogstore:
         return sorted((s for s in self.shards.values() if not s.readonly), key=lambda s: s.begin_key)
 
     def route(self, key: str | None) -> ShardLog:
-        """Where a write goes: by hash key, or to each shard in turn."""
+        """Where a write goes: by hash key, or to each shard in turn.
+
+        Shards that take writes tile the keys, so the last one that begins at or before a key has it.
+        """
         open_shards = self.writable()
         if not open_shards:
             raise Refused(400, "LogStoreWithoutShard", f"logstore {self.name} has no shard that takes writes")
@@ -83,7 +86,10 @@ class StoredLogstore:
         return [s for s in open_shards if s.begin_key <= lowered][-1]
 
     def shape(self) -> Shape:
-        """What consumer groups need of the shards; the same value until a shard changes."""
+        """What consumer groups need of the shards; the same value until a shard changes.
+
+        Heartbeats ask for it each time, and lineage is worked out only after a change.
+        """
         if self._shape is None or self._shape.version != self.version:
             above = ancestors(s.value() for s in self.shards.values())
             ends = {s.id: s.next if s.readonly else None for s in self.shards.values()}
@@ -196,7 +202,11 @@ class Store:
     def split(
         self, logstore: StoredLogstore, shard: int, now: float, *, key: str = "", count: int = 2
     ) -> list[ShardLog]:
-        """Parent first, then the children; evenly into `count` when no key is given."""
+        """Parent first, then the children; evenly into `count` when no key is given.
+
+        The last key stands for one behind it: 128 bits of ones are the end of the keys and no key. So the
+        middle of all keys is 8000..., and not 7fff....
+        """
         parent = self._open(logstore, shard)
         begin, end = int(parent.begin_key, 16), int(parent.end_key, 16)
         if key:
@@ -233,7 +243,10 @@ class Store:
         self._keep(logstore)
 
     def expire(self, logstore: StoredLogstore, before_s: int) -> None:
-        """Remove groups received before `before_s`, then readonly shards that are empty and older."""
+        """Remove groups received before `before_s`, then readonly shards that are empty and older.
+
+        A read-only shard goes once it is empty and was closed before that time, as retention takes one.
+        """
         for shard in list(logstore.shards.values()):
             if shard.times and shard.times[0] < before_s:
                 self.trim(logstore, shard, shard.at_time(before_s))
@@ -274,7 +287,11 @@ class Store:
         return [*found, {"op": "clock", "doc": self.clock}, {"op": "next_uid", "value": self.next_uid}]
 
     def restore(self, snapshot: list[Change], now: float) -> None:
-        """Make everything but the LogGroups what `snapshot` says; what it lacks was deleted."""
+        """Make everything but the LogGroups what `snapshot` says; what it lacks was deleted.
+
+        Each segment begins with a snapshot. So what older segments said and it lacks was dropped meanwhile,
+        and its LogGroups are let go of.
+        """
         kept = {change["doc"]["uid"] for change in snapshot if change["op"] == "logstore"}
         for logstore in list(self.by_uid.values()):
             logstore.groups.clear()
@@ -311,7 +328,10 @@ class Store:
             self._apply_to(logstore, change, now)
 
     def _apply_to(self, logstore: StoredLogstore, change: Mapping[str, Any], now: float) -> None:
-        """The same of a change of one logstore."""
+        """The same of a change of one logstore.
+
+        Of what is not there any more a change says nothing: a group's checkpoint may be behind its dropping.
+        """
         op = change["op"]
         if op == "drop_logstore":
             self.released += (p for s in logstore.shards.values() for p in s.places)
@@ -361,6 +381,8 @@ class Store:
         self.by_uid.pop(logstore.uid, None)
 
     def _restore(self, doc: Mapping[str, Any]) -> None:
+        """A logstore's document says its shards without their LogGroups, so those that are known keep theirs;
+        what the document begins later, or does not name, is let go of."""
         plain = {key: value for key, value in doc.items() if key != "shards"}
         known = self.by_uid.get(doc["uid"])
         logstore = StoredLogstore(**plain, groups=known.groups if known else {})
