@@ -12,16 +12,17 @@ once; the other modes are a dry run until `--execute`, and a dry run is always d
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import click
 from rich.markup import escape
 
 from pipelines.cli import dagster_client
+from pipelines.cli.deciding import decide
 from pipelines.cli.hours import HourParam
 from pipelines.cli.land import landing_line
 from pipelines.cli.land import show as show_landing
-from pipelines.cli.leaving import show_leaving
 from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, moment, verb
@@ -189,27 +190,17 @@ def _say(output: Output, lacks: Iterable[reach.Lack]) -> list[str]:
 def replace_here(output: Output, logstore: Logstore, hours: range, *, execute: bool) -> None:
     """Drop the hours and land them again, in this process; a dry run without `execute`."""
     engine, lake = engine_here(), Lake.default()
-    with SlsClient(logstore.service) as client:
-        planned = plan_replace(lake, logstore, client, hours)
-        show_leaving(output, planned.view, again=True)
-        output.say(f"{len(planned.coming.windows)} windows are pulled and landed instead, in the same commit")
-        if not execute:
-            output.say_dry()
-            output.result({"executed": False, **asdict(planned.view)})
-            return
+
+    def carry_out() -> operation.Finished:
         with landing_line(output, f"replace {logstore.name}", engine) as line:
             report = execute_replace(lake, planned, operation.Tools(on_event=line.phase, engine=engine))
-    show_landing(output, report, Verdict(), [])
-    output.result({"executed": True, **asdict(report), "replaced": asdict(planned.view)})
+        show_landing(output, report, Verdict(), [])
+        told = asdict(report) | {"replaced": planned.view.document()}
+        return operation.Finished(report.snapshot_id, planned.view, more=told)
 
-
-_ABOUT: dict[Kept, tuple[str, str]] = {
-    "errors": ("with an error", "would have none"),
-    "rest": (
-        "with declared keys in __rest__, or plain values of drop and hash keys",
-        "would have all of them in their place",
-    ),
-}
+    with SlsClient(logstore.service) as client:
+        planned = plan_replace(lake, logstore, client, hours)
+        decide(output, planned, carry_out, now=execute)
 
 
 def mend_here(output: Output, logstore: Logstore, hours: range, kept: Kept, *, execute: bool) -> None:
@@ -217,25 +208,10 @@ def mend_here(output: Output, logstore: Logstore, hours: range, kept: Kept, *, e
     lake = Lake.default()
     with SlsClient(logstore.service) as client:
         planned = plan_mend(lake, logstore, client, hours, kept_in=kept)
-        view, (about, mended) = planned.view, _ABOUT[kept]
-        output.say(
-            f"{view.table}: {view.rows:,} rows {about} in these hours; with today's contract "
-            f"{view.mended:,} of them {mended}; {view.files} files would be written anew"
-        )
-        if view.left:
-            output.table([">rows", "still"], [(rows, cause) for cause, rows in sorted(view.left.items())])
-        committed = None
-        if execute and view.files:
-            committed = operation.execute(lake, planned).snapshot
-    if committed is not None:
-        output.say(f"done: snapshot {committed}")
-    elif view.files:
-        output.say_dry()
-    else:
-        output.say("nothing would change")
-    never = () if view.rows else (x for x in _lacking(logstore, hours) if x.kind in reach.NEVER)
+    never = () if planned.view.rows else (x for x in _lacking(logstore, hours) if x.kind in reach.NEVER)
     lacks = _say(output, never)
-    output.result({"executed": execute, "committed": committed, **asdict(view), "cannot_come": lacks})
+    do = partial(planned.carry_out, lake, operation.Tools())
+    decide(output, planned, do, now=execute, more={"cannot_come": lacks})
     if lacks:
         click.get_current_context().exit(EXIT_FAILED)
 

@@ -17,7 +17,6 @@ from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, moment, span, verb
 from pipelines.cli.positions import (
-    REFUSED,
     TABLE,
     CopyRequest,
     PlaceView,
@@ -29,8 +28,6 @@ from pipelines.cli.positions import (
     keeps_positions,
     look,
     refuse_fed,
-    say_dry,
-    show_moves,
     show_places,
     source_of,
 )
@@ -248,7 +245,18 @@ def _show(output: Output, asked: CopyRequest, copied: Copied) -> None:
     """For people, and as JSON."""
     output.say(escape(f"{copied.source} to {copied.target}{', which is made' if copied.made else ''}"))
     plan = {move.shard: _meaning(asked, move) for move in copied.moves}
-    show_moves(output, copied.moves, plan | {shard: one.text for shard, one in copied.became.items()})
+    plan |= {shard: one.text for shard, one in copied.became.items()}
+    output.records(
+        [
+            {
+                "shard": move.shard,
+                "checkpoint": move.checkpoint,
+                "cursor": "=" if None is not move.cursor == move.checkpoint else move.cursor,
+                "": plan[move.shard],
+            }
+            for move in copied.moves
+        ]
+    )
     for move in copied.moves:
         if move.reopens:
             children = ", ".join(map(str, move.children)) or "none"
@@ -259,7 +267,10 @@ def _show(output: Output, asked: CopyRequest, copied: Copied) -> None:
     if copied.note:
         output.say(copied.note)
     if not asked.execute:
-        say_dry(output, copied.readers, "their shards stay" if asked.forward_only else REFUSED)
+        if copied.readers:
+            until = "their shards stay" if asked.forward_only else "--execute is refused until that has ended"
+            output.say(f"[yellow]it is read by {escape(', '.join(copied.readers))}[/]: {until}")
+        output.say_dry()
     became = {shard: {"outcome": one.outcome, "why": one.why} for shard, one in copied.became.items()}
     nothing = {"outcome": None, "why": ""}
     output.result(

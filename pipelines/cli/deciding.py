@@ -1,49 +1,101 @@
-"""The end of every verb that decides something about a table: done, or a dry run; then the document."""
+"""What every verb does that decides something about a table: options, a plan, what it comes to, done or not.
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+A verb is its options and its plan. Here, once for all of them: the logstore is resolved, the plan is made and
+shown; it is carried out where somebody said so, else the call that does it is named; then the document.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import click
 from rich.markup import escape
 
-from pipelines.cli.output import Output
-from pipelines.landing.commit.operation import Planned, execute
+from pipelines.cli.logstores import logstore_option, resolve, resolve_to_land
+from pipelines.cli.main import EXIT_FAILED
+from pipelines.cli.output import Output, cell, heading, verb
+from pipelines.landing.commit.effect import Effect
+from pipelines.landing.commit.operation import Decision, Finished, Tools
 from pipelines.landing.table.lake import Lake
-from sls_io.values.cures import Cure
+from sls_io.wire.client import SlsClient
 
 execute_option = click.option("--execute", is_flag=True, help="Do it; without this it is a dry run.")
+_LISTED = 20
+
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def without_missing_option(told: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def without_missing_option(told: str) -> Option:
     """The option of verbs that are refused while rows are missing; `told` says what it means."""
     return click.option("--without-missing", is_flag=True, help=told)
 
 
+def decision(
+    group: click.Group, name: str, *options: Option, lands: bool = False
+) -> Callable[[Callable[..., Decision[Any]]], Callable[..., Decision[Any]]]:
+    """A verb of `group`: the function below plans, with lake, logstore and client before its options.
+
+    `lands`: it brings rows, or decides whose table it is.
+    """
+
+    def made(plan: Callable[..., Decision[Any]]) -> Callable[..., Decision[Any]]:
+        def run(output: Output, *, name: str | None, execute: bool, **asked: Any) -> None:
+            logstore, lake = (resolve_to_land if lands else resolve)(name), Lake.default()
+            with SlsClient(logstore.service) as client:
+                planned = plan(lake, logstore, client, **asked)
+                decide(output, planned, partial(planned.carry_out, lake, Tools()), now=execute)
+
+        run.__doc__ = plan.__doc__
+        command: Callable[..., Any] = verb(run)
+        every: tuple[Option, ...] = (execute_option, logstore_option, *reversed(options))
+        for option in every:
+            command = option(command)
+        group.command(name)(command)
+        return plan
+
+    return made
+
+
 def decide(
     output: Output,
-    lake: Lake,
-    planned: Planned[Any],
+    planned: Decision[Any],
+    do: Callable[[], Finished],
     *,
     now: bool,
-    then: Sequence[Cure] | str = (),
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Do what was planned and shown where `now`, else say how to.
-
-    `then` follows "done: snapshot 17", words or commands; `more` is in the document beside what was planned.
-    """
-    committed = None
-    if now and planned.needed:
-        committed = execute(lake, planned).snapshot
-        output.say(f"done: snapshot {committed}{then if isinstance(then, str) else ''}")
-        output.say_cures(*(() if isinstance(then, str) else then))
-    elif not planned.needed:
+    """Show what was planned, and do it where `now`, else say how to; `more` is in the document beside it."""
+    done = Finished(None, planned.view)
+    show_effect(output, done.view)
+    if not planned.needed:
         output.say(escape(planned.nothing))
-    elif planned.refusal:
-        output.say(f"dry run: nothing was changed, and --execute is refused: {escape(planned.refusal)}")
-        output.say_cures(*planned.cures)
+    elif now:
+        done = do()
+        output.say("done" if done.snapshot is None else f"done: snapshot {done.snapshot}")
+        output.say_cures(*done.view.then())
     else:
-        output.say_dry()
-    document = {"executed": now, "committed": committed, **asdict(planned.view), **(more or {})}
-    output.result(document)
+        if planned.refusal:
+            output.say(f"dry run: nothing was changed, and --execute is refused: {escape(planned.refusal)}")
+        else:
+            losses = [note.text for note in done.view.said() if note.level == "loss"]
+            output.say_dry(planned.does, loses=losses)
+        output.say_cures(*planned.cures)
+    told = {**done.view.document(), **done.more, **(more or {})}
+    output.result({"executed": now, "committed": done.snapshot, **told})
+    if done.fails:
+        click.get_current_context().exit(EXIT_FAILED)
+
+
+def show_effect(output: Output, effect: Effect) -> None:
+    """What would be done, or was, for people."""
+    output.say(escape(effect.headline))
+    if numbers := {name: number for name, number in effect.numbers().items() if number != 0}:
+        told = (f"{heading(name)} {'unknown' if n is None else cell(name, n)}" for name, n in numbers.items())
+        output.say(", ".join(told))
+    for name, values in effect.lists().items():
+        some = ", ".join(cell(name, value) for value in values[:_LISTED])
+        more = f" and {len(values) - _LISTED:,} more; --json has all" if len(values) > _LISTED else ""
+        output.say(f"{heading(name)}: {some}{more}")
+    for rows in effect.tables().values():
+        output.records(rows)
+    output.say_notes(effect.said())

@@ -10,8 +10,8 @@ from pipelines.cli.backlog import say_backlog
 from pipelines.cli.findings import say_findings
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.cli.output import Output, megabytes, moment, span, verb
-from pipelines.landing.hours import hour_text
+from pipelines.cli.output import Output, megabytes, span, verb
+from pipelines.landing.commit.effect import record
 from pipelines.landing.inspection.describe import ShardView, refusal
 from pipelines.landing.inspection.describe import describe as look_at_shards
 from pipelines.landing.inspection.history import HourFiles, hours_of
@@ -75,36 +75,22 @@ def show(output: Output, logstore: Logstore, views: list[ShardView], facts: Vita
     output.say(
         f"{service.project}/{service.logstore}, group {group}, table {logstore.table}; = is the frontier"
     )
-    output.table(
-        [
-            "shard",
-            "state",
-            "holder",
-            ">frontier",
-            ">checkpoint",
-            ">end",
-            ">rows",
-            "reached (UTC)",
-            ">lag",
-            ">runway",
-        ],
-        [
-            (
-                str(view.shard),
-                _state(view),
-                ", ".join(f"{name} {state}" for name, state in view.consumers.items()) or view.holder,
-                "" if view.frontier is None else str(view.frontier),
-                _beside(view.checkpoint, view.frontier),
-                _beside(view.end, view.frontier),
-                view.rows,
-                moment(view.reached_s),
-                span(view.lag_s),
-                _left(runways.get(view.shard)),
-            )
-            for view in views
-        ],
-        less=("frontier", "end", "checkpoint", "holder", "reached (UTC)"),
-    )
+    rows = [
+        {
+            "shard": view.shard,
+            "state": _state(view),
+            "holder": ", ".join(f"{name} {state}" for name, state in view.consumers.items()) or view.holder,
+            "frontier": view.frontier,
+            "checkpoint": _beside(view.checkpoint, view.frontier),
+            "end": _beside(view.end, view.frontier),
+            "rows": view.rows,
+            "reached_s": view.reached_s,
+            "lag": span(view.lag_s),
+            "runway": _left(runways.get(view.shard)),
+        }
+        for view in views
+    ]
+    output.records(rows, less=("frontier", "end", "checkpoint", "holder", "reached (UTC)"))
     for view in views:
         say_backlog(output, view.shard, view.backlog)
     say_findings(output, findings(facts, logstore))
@@ -115,10 +101,7 @@ def show_files(output: Output, files: tuple[HourFiles, ...]) -> None:
     newest = files[::-1]
     if not newest:
         return
-    output.table(
-        ["receive hour", ">files", ">rows", ">size"],
-        [(hour_text(f.hour), f.files, f.rows, megabytes(f.size)) for f in newest[:HOURS_SHOWN]],
-    )
+    output.records([record(hour) for hour in newest[:HOURS_SHOWN]])
     rest = newest[HOURS_SHOWN:]
     if rest:
         output.say(

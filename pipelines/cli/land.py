@@ -13,11 +13,11 @@ from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, noise_into, span, verb
 from pipelines.cli.progress import Line
+from pipelines.landing.commit.effect import record
 from pipelines.landing.commit.standing import commits
-from pipelines.landing.hours import hour_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
-from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, LandingReport, Verdict
+from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, LandingReport, Verdict, notes_of
 from pipelines.landing.spark.session import Engine, engine_here
 from pipelines.landing.table.home import home, made
 from pipelines.landing.watch.health import TimeLeft, Vitals, findings
@@ -93,22 +93,12 @@ def show(
     """The landing for people: numbers, hours, what waited, what is wrong."""
     output.say(_in_one_line(report))
     if report.hours:
-        output.table(
-            ["receive hour", ">rows", ">files", ">file MB"],
-            [(hour_text(h), x.rows, x.files, x.file_bytes / 1e6) for h, x in sorted(report.hours.items())],
-        )
+        output.records([{"hour": hour, **record(each)} for hour, each in sorted(report.hours.items())])
     if report.error_rows:
         output.say(f"{report.error_rows:,} rows could not be typed exactly: kept, see __error__ and __raw__")
     if report.closed:
         output.say(f"closed shards: {', '.join(map(str, report.closed))}")
-    for gap in report.gaps:
-        output.say(f"gap, {gap}")
-    for line in report.suspects:
-        output.say(f"[red]suspect[/]: {escape(line)}")
-    for line in report.readable:
-        output.say(f"[yellow]gap[/]: {escape(line)}")
-    for shard, reason in sorted(report.waits.items()):
-        output.say(f"shard {shard} waits: {reason}")
+    output.say_notes(notes_of(report))
     if report.trouble and not report.came_to_nothing:
         output.say(f"[red]the service failed before the end[/]: {report.trouble}; what landed stands")
     for problem in verdict.problems:

@@ -1,15 +1,14 @@
 """`sls-lake landings`: what is on its way to the table, what hangs, and a landing aborted."""
 
-from dataclasses import asdict
 from typing import Any
 
 import click
 from pyiceberg.table import Table
 
-from pipelines.cli.deciding import decide, execute_option
+from pipelines.cli.deciding import decision, show_effect
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.output import Output, megabytes, moment, span, verb
-from pipelines.landing.hours import hour_text
+from pipelines.cli.output import Output, span, verb
+from pipelines.landing.commit.operation import Decision
 from pipelines.landing.inspection.landings import (
     Landings,
     OneLanding,
@@ -17,13 +16,15 @@ from pipelines.landing.inspection.landings import (
     described,
     landings_of,
 )
+from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.abort import plan_abort
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
-from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.cures import Call
+from sls_io.wire.client import SlsClient
 
 _SHOWN = 10
+_COLUMNS = ("run", "state", "at_s", "windows", "rows", "size", "first_s", "last_s", "why")
 
 
 @click.group("landings")
@@ -62,69 +63,23 @@ def show(output: Output, *, run: str | None, only: tuple[str, ...], last: int, n
 
 def _show_one(output: Output, found: Landings, one: OneLanding, table: Table | None) -> None:
     one = described(one, table) if table is not None else one
-    output.say(f"{found.table}: landing {one.run} is {one.state}{f' ({one.why})' if one.why else ''}")
-    if one.snapshot_id is not None:
-        output.say(
-            f"snapshot {one.snapshot_id}, {moment(one.at_s)} UTC: {one.windows} windows, {one.rows:,} rows"
-        )
-    _show_files(output, one)
-    output.result({"table": found.table, "timeout_s": found.timeout_s, **_document(one)})
+    show_effect(output, one)
+    output.result({"timeout_s": found.timeout_s, **one.document()})
 
 
-@landings.command("abort")
-@click.argument("run", metavar="RUN")
-@logstore_option
-@execute_option
-@verb
-def abort(output: Output, *, run: str, name: str | None, execute: bool) -> None:
+@decision(landings, "abort", click.argument("run", metavar="RUN"))
+def abort(lake: Lake, logstore: Logstore, client: SlsClient, run: str) -> Decision[Any]:
     """Make sure that the landing RUN is never committed; its files are left to the sweep.
 
     Whatever its run has sent or will send is refused, also when the run was paused and wakes later. It ends
     with an error, and the next one lands what it had pulled.
     """
-    logstore, lake = resolve(name), Lake.default()
-    planned = plan_abort(lake, logstore, run)
-    one = planned.view
-    output.say(f"{logstore.table}: landing {one.run} is {one.state}{f' ({one.why})' if one.why else ''}")
-    _show_files(output, one)
-    then = f"; a sweep takes the files from {moment(one.swept_s)} UTC on"
-    decide(output, lake, planned, now=execute, then=then, more={"table": logstore.table, **_document(one)})
+    return plan_abort(lake, logstore, run)
 
 
 def _show(output: Output, found: Landings, chosen: list[OneLanding]) -> None:
-    now_s = SYSTEM_CLOCK.now()
-    output.table(
-        [
-            "run",
-            "state",
-            "landed (UTC)",
-            ">windows",
-            ">rows",
-            ">files",
-            ">size",
-            ">age",
-            ">silent for",
-            "receive hours",
-            "",
-        ],
-        [
-            (
-                x.run,
-                str(x.state),
-                moment(x.at_s),
-                x.windows or None,
-                x.rows if x.snapshot_id is not None else None,
-                len(x.files) or None,
-                megabytes(x.size) if x.files else "",
-                span(_since(now_s, x.first_s)),
-                span(_since(now_s, x.last_s)),
-                _hours(x),
-                x.why,
-            )
-            for x in chosen
-        ],
-        less=("size", "windows", "receive hours"),
-    )
+    documents = [x.document() for x in chosen]
+    output.records([{name: one[name] for name in _COLUMNS} for one in documents], less=("size", "windows"))
     output.say(f"{len(chosen)} of {len(found.found)} landings; the time-out is {span(found.timeout_s)}")
     if found.others:
         output.say(f"{found.others} other files that no snapshot has:")
@@ -132,52 +87,6 @@ def _show(output: Output, found: Landings, chosen: list[OneLanding]) -> None:
     for x in chosen:
         if x.state is Stage.HANGING:
             output.say_cures(Call(("landings", "abort", x.run), does="makes sure that it is never committed"))
-    documents = [_document(x) for x in chosen]
     output.result(
         {"table": found.table, "timeout_s": found.timeout_s, "others": found.others, "landings": documents}
     )
-
-
-def _show_files(output: Output, one: OneLanding) -> None:
-    output.table(
-        [
-            "file that no snapshot has",
-            "receive hour",
-            ">size",
-            "written (UTC)",
-            "shard",
-            ">first",
-            ">last",
-            ">rows",
-        ],
-        [
-            (
-                f.path,
-                hour_text(f.hour),
-                megabytes(f.size),
-                moment(f.modified_s),
-                "" if f.part is None else str(f.part.shard),
-                "" if f.part is None else str(f.part.first_cursor),
-                "" if f.part is None else str(f.part.last_cursor),
-                None if f.part is None else f.part.rows,
-            )
-            for f in one.files
-        ],
-        less=("receive hour", "size", "last"),
-    )
-
-
-def _document(one: OneLanding) -> dict[str, Any]:
-    more = {"first_s": one.first_s, "last_s": one.last_s, "size": one.size, "swept_s": one.swept_s}
-    return {**asdict(one), **more}
-
-
-def _since(now_s: float, then_s: float | None) -> float | None:
-    return None if then_s is None else max(0.0, now_s - then_s)
-
-
-def _hours(one: OneLanding) -> str:
-    """The first receive hour of its files, and how many more."""
-    hours = sorted({f.hour for f in one.files})
-    more = f" +{len(hours) - 1}" if len(hours) > 1 else ""
-    return f"{hour_text(hours[0])}{more}" if hours else ""

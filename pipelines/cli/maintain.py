@@ -1,31 +1,21 @@
 """`sls-lake table maintain`: keep a table small and fast. A dry run until `--execute`."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, replace
-
 import click
-from rich.markup import escape
 
-from pipelines.cli.deciding import execute_option
+from pipelines.cli.deciding import execute_option, show_effect
 from pipelines.cli.hours import older_than_option
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.cli.output import Output, megabytes, moment, verb
-from pipelines.landing.hours import hour_text
-from pipelines.landing.inspection.history import Orphan
+from pipelines.cli.output import Output, verb
 from pipelines.landing.maintenance.compact import TARGET_BYTES
 from pipelines.landing.maintenance.maintain import (
     MANIFESTS_MAX,
     SNAPSHOTS_MAX,
     STEPS,
     Maintainer,
-    Maintenance,
-    left_text,
 )
 from pipelines.landing.table.lake import Lake
 from sls_io.values.window import HOUR_S
-
-_SHOWN = 20
 
 
 class Steps(click.ParamType[tuple[str, ...]]):
@@ -100,52 +90,11 @@ def maintain(
         )
         progress.phase("looking at files and snapshots")
         done = maintainer.execute(only or STEPS) if execute else maintainer.plan(only or STEPS)
-    show(output, done)
-    hours = tuple(replace(hour, tasks=()) for hour in done.compacted)
-    output.result(asdict(replace(done, compacted=hours)))
-    if done.unsettled:
-        click.get_current_context().exit(EXIT_FAILED)
-
-
-def show(output: Output, done: Maintenance) -> None:
-    """What would be done, or was, for people."""
-    output.say(f"{done.table}: {', '.join(done.steps)}")
-    if done.compacted:
-        output.table(
-            ["compacted hour", "origin", ">rows", ">files", ">size", ">files after"],
-            [
-                (hour_text(h.hour), h.origin, h.rows, h.files, megabytes(h.file_bytes), h.files_after)
-                for h in done.compacted
-            ],
-        )
-    for left in done.left:
-        output.say(f"not compacted: {escape(left_text(left))}")
-    _show_steps(output, done)
-    for why in done.put_off:
-        output.say(f"put off: {why}")
+    show_effect(output, done)
     if not done.executed:
         output.say_dry()
-        return
-    output.say("done, apart from what was put off" if done.put_off else "done")
-
-
-def _show_steps(output: Output, done: Maintenance) -> None:
-    before, after = done.manifests
-    if "manifests" in done.steps:
-        output.say(f"manifests: {before:,}" + (f", then {after:,}" if after != before else ""))
-    if "expire" in done.steps:
-        output.say(f"snapshots: {len(done.expired):,} expire, {done.kept:,} stay")
-    if "sweep" in done.steps:
-        _show_files(output, "files that no snapshot refers to", done.swept)
-        if not done.executed and (done.compacted or done.expired or after != before):
-            output.say("  on top come those that this very run's compaction, manifests and expiry free")
-    if "metadata" in done.steps:
-        _show_files(output, "old metadata versions", done.metadata)
-
-
-def _show_files(output: Output, what: str, files: Sequence[Orphan]) -> None:
-    output.say(f"{what}: {len(files):,}, {megabytes(sum(f.size for f in files))}")
-    for file in files[:_SHOWN]:
-        output.say(f"  {file.path}, {megabytes(file.size)}, {moment(file.modified_s)} UTC")
-    if len(files) > _SHOWN:
-        output.say(f"  and {len(files) - _SHOWN:,} more; --json lists all")
+    else:
+        output.say("done, apart from what was put off" if done.put_off else "done")
+    output.result(done.document())
+    if done.unsettled:
+        click.get_current_context().exit(EXIT_FAILED)

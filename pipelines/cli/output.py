@@ -31,8 +31,10 @@ from rich.table import Table
 
 from pipelines.cli import session
 from pipelines.cli.progress import Line, line
+from pipelines.landing.commit.effect import Note
+from pipelines.landing.hours import hour_text, hours_text
 from pipelines.landing.table import calls
-from sls_io.values.cures import Cure
+from sls_io.values.cures import Call, Cure
 from sls_io.values.deadline import Deadline
 
 WIDTH_WITHOUT_TERMINAL = 100_000
@@ -58,6 +60,17 @@ LONG = frozenset(
     }
 )
 """Names whose integers are cursors, snapshot ids or sums: strings in the document, also small ones."""
+_HEADINGS = {
+    "hour": "receive hour",
+    "hours": "receive hours",
+    "file_bytes": "size",
+    "at_s": "landed (UTC)",
+    "first_s": "first file (UTC)",
+    "last_s": "last file (UTC)",
+}
+_STYLES = {"": "{}", "warn": "[yellow]{}[/]", "loss": "[red]{}[/]"}
+_NOTHING: Sequence[object] = (None, "", (), [], range(0))
+_ROWS_MAX = 60
 
 
 class Output:
@@ -75,6 +88,7 @@ class Output:
         width: int | None = None,
     ) -> None:
         self.as_json, self.wide = as_json, wide
+        self._cures, self._does_it = list[dict[str, str]](), dict[str, object]()
         self._file = file
         self._console = _console(file or sys.stdout, width)
 
@@ -85,19 +99,42 @@ class Output:
                 self._console.print(text, highlight=False, soft_wrap=True)
 
     def say_cures(self, *cures: Cure) -> None:
-        """What settles it, on lines of their own: a command as it can be typed."""
+        """What settles it, on lines of their own that run as they are copied; `cures` in the document."""
+        self._cures += calls.documents(cures, session.logstore())
         for cure in cures:
             self.say(f"  {escape(calls.line(cure, session.logstore()))}")
 
-    def say_dry(self, *, without: str = "") -> None:
-        """Say that this was a dry run, and the call that does it: as it was typed, `without` an option with a
-        value that was for the dry run."""
-        call = session.typed(without)
-        again = f"this does it: {call} --execute" if call else "add --execute to do it"
-        if not self.as_json:
-            text = f"dry run: nothing was changed; {escape(again)}"
-            with written():
-                self._console.print(text, highlight=False, soft_wrap=True)
+    def say_notes(self, notes: Iterable[Note]) -> None:
+        """A line each, as bad as it is."""
+        for note in notes:
+            self.say(_STYLES[note.level].format(escape(note.text)))
+
+    def say_dry(self, does: Call | None = None, *, loses: Sequence[str] = ()) -> None:
+        """Say that this was a dry run, and the call that does it, in the document `does_it` with what it
+        `loses`: `does`, or the call as it was typed."""
+        typed = session.typed()
+        call = calls.shown(does, session.logstore()) if does else f"{typed} --execute" if typed else ""
+        self._does_it = {"call": call, "loses": list(loses)} if call else {}
+        again = "this does it:" if call else "add --execute to do it"
+        self.say(f"dry run: nothing was changed; {again}")
+        if call:
+            self.say(f"  {escape(call)}")
+
+    def records(self, rows: Sequence[Mapping[str, Any]], *, less: Sequence[str] = ()) -> None:
+        """The rows under the names of their fields, written as `cell` does. A field that has nothing in any
+        row is left out, and so is the logstore where all are of one, and rows beyond a screen or two."""
+        names = dict.fromkeys(name for row in rows for name in row)
+        wanted = [n for n in names if any(row.get(n) not in _NOTHING for row in rows)]
+        if len({row.get("origin") for row in rows}) == 1 < len(wanted):
+            wanted = [n for n in wanted if n != "origin"]
+        numbers = {n for n in wanted if any(_is_number(row.get(n)) for row in rows)}
+        self.table(
+            [">" * (n in numbers) + heading(n) for n in wanted],
+            [[cell(n, row.get(n)) for n in wanted] for row in rows[:_ROWS_MAX]],
+            less=less,
+        )
+        if len(rows) > _ROWS_MAX:
+            self.say(f"and {len(rows) - _ROWS_MAX:,} more; --json has all")
 
     def table(
         self,
@@ -151,6 +188,9 @@ class Output:
         if self.as_json:
             if (context := click.get_current_context(silent=True)) is not None:
                 context.ensure_object(dict)[SAID] = True
+            if isinstance(data, Mapping):
+                said = {"does_it": self._does_it, "cures": self._cures}
+                data = {**{name: value for name, value in said.items() if value}, **data}
             text = json.dumps(exact(data), indent=2, default=_plain, ensure_ascii=False)
             with written():
                 print(text, file=self._file, flush=True)
@@ -259,6 +299,33 @@ def shown(cell: object) -> str:
     if isinstance(cell, float):
         return f"{cell:,.1f}"
     return str(cell)
+
+
+def heading(name: str) -> str:
+    """The name of a field as people read it above a column."""
+    words = name.removesuffix("_s").removesuffix("_ms")
+    return _HEADINGS.get(name) or words.replace("_", " ") + (" (UTC)" if words != name else "")
+
+
+def cell(name: str, value: Any) -> str:
+    """The value of a field as people read it; the name says what it is, and so how it is written."""
+    if value is None or isinstance(value, str | bool):
+        return escape(shown(value))
+    if isinstance(value, tuple | list):
+        return ", ".join(
+            f"\\[{each[0]}, {each[1]})" if isinstance(each, tuple) else cell(name, each) for each in value
+        )
+    if name in ("hour", "hours"):
+        return hour_text(value) if isinstance(value, int) else hours_text(value)
+    if name.endswith(("_s", "_ms")):
+        return moment(value / 1000 if name.endswith("_ms") else value)
+    if name.endswith("bytes") or name == "size":
+        return megabytes(value)
+    return str(value) if name in LONG or name == "shard" else shown(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def moment(time_s: float | None) -> str:

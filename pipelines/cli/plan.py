@@ -8,9 +8,8 @@ from rich.markup import escape
 from pipelines.cli.backlog import say_backlog
 from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.output import Output, moment, verb
-from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import preview
-from pipelines.landing.run.report import PlanReport
+from pipelines.landing.run.report import PlanReport, notes_of
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.planning.waits import Why
@@ -42,26 +41,14 @@ def show(output: Output, report: PlanReport) -> None:
         output.say(f"{report.table}: nothing has landed yet; the first run fixes where each shard starts")
     if report.windows:
         output.say(f"{len(report.windows)} windows would land, up to {moment(report.until_s)} UTC:")
-        output.table(
-            ["shard", "receive hour", ">begin", ">end"],
-            [
-                (str(shard), hour_text(hour), str(begin), str(end))
-                for shard, hour, begin, end in report.windows
-            ],
-        )
+        names = ("shard", "hour", "begin", "end")
+        output.records([dict(zip(names, window, strict=True)) for window in report.windows])
     elif not report.first_start:
         output.say(f"nothing to land up to {moment(report.until_s)} UTC")
     for shard, end in sorted(report.closings.items()):
         output.say(f"shard {shard} would be closed at {end}: read-only and drained")
-    for gap in report.gaps:
-        output.say(f"gap, {gap}")
-    for line in report.suspects:
-        output.say(f"[red]suspect[/]: {escape(line)}")
-    for line in report.readable:
-        output.say(f"[yellow]gap[/]: {escape(line)}")
     for shard, backlog in sorted(report.backlog.items()):
         say_backlog(output, shard, backlog)
-    for shard, reason in sorted(report.waits.items()):
-        output.say(f"shard {shard} waits: {reason}")
+    output.say_notes(notes_of(report))
     if paused := sorted(shard for shard, reason in report.waits.items() if reason.kind is Why.PAUSED):
         output.say_cures(calls.resume(paused))

@@ -1,6 +1,6 @@
 """Places that have positions, as words of the command line: their cursors by shard, and how far behind."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
-from sls_io.checkpoints.copying import Move, Positions
+from sls_io.checkpoints.copying import Positions
 from sls_io.checkpoints.group import GroupCheckpoints
 from sls_io.checkpoints.lag import ShardLag, lags, states
 from sls_io.checkpoints.moving import Aim, aimed
@@ -32,7 +32,6 @@ TABLE = ("ledger", "table")
 """Two words for one place: where the table has got."""
 PUBLISH = ("checkpoints", "set", "--from", "ledger", "--to", "group", "--forward-only")
 """The call that gives the group of a table what its ledger has, as the holder."""
-REFUSED = "--execute is refused until that has ended"
 _SEEN = ("place", "begin", "end", "received_s", "lag_s", "groups_max")
 STATES = {
     ShardState.WAIT: "waits for its parents",
@@ -340,26 +339,3 @@ def _cells(view: PlaceView, shard: int) -> dict[str, str]:
         "kept (UTC)": moment(kept.saved_s),
         "": ", ".join(filter(None, notes)),
     }
-
-
-def show_moves(output: Output, moves: Iterable[Move], texts: Mapping[int, str]) -> None:
-    """Each shard of a copy, and what is said of it."""
-    output.table(
-        ["shard", ">is at", ">to", ""],
-        [
-            (
-                str(move.shard),
-                "" if move.checkpoint is None else str(move.checkpoint),
-                "" if move.cursor is None else "=" if move.cursor == move.checkpoint else str(move.cursor),
-                texts[move.shard],
-            )
-            for move in moves
-        ],
-    )
-
-
-def say_dry(output: Output, readers: Collection[str], until: str) -> None:
-    """That it was a dry run, and who would be in its way."""
-    if readers:
-        output.say(f"[yellow]it is read by {escape(', '.join(readers))}[/]: {until}")
-    output.say_dry()

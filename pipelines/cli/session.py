@@ -1,7 +1,5 @@
 """What the running call knows of itself: how it was typed, and which logstore it had to choose."""
 
-import shlex
-
 import click
 
 LOGSTORE, TYPED, SETTINGS = "logstore", "typed", "settings"
@@ -14,14 +12,9 @@ def logstore() -> str:
     return _told(LOGSTORE)
 
 
-def typed(without: str = "") -> str:
-    """The running call as it was typed, "" when nobody typed it; `without` an option and its value."""
-    words = shlex.split(_told(TYPED))
-    if without:
-        kept = [word for word in words if not word.startswith(f"{without}=")]
-        at = kept.index(without) if without in kept else len(kept)
-        words = kept[:at] + kept[at + 2 :]
-    return shlex.join(words)
+def typed() -> str:
+    """The running call as it was typed, "" when nobody typed it."""
+    return _told(TYPED)
 
 
 def choose(name: str) -> None:

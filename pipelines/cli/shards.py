@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from pipelines.cli.deciding import decide, execute_option
+from pipelines.cli.deciding import decision, execute_option
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.output import Output, moment, verb
-from pipelines.landing.commit.operation import Planned
+from pipelines.cli.output import Output, verb
+from pipelines.landing.commit.operation import Decision
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations.pause import Pause, plan_pause, plan_resume
+from pipelines.landing.operations.pause import plan_pause, plan_resume
 from pipelines.landing.table.lake import Lake
 from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError, CursorExpired, ShardGone, TransportError, printable
@@ -52,24 +52,8 @@ def listed(output: Output, *, name: str | None) -> None:
         }
         for shard, edge in zip(found, edges, strict=True)
     ]
-    output.table(
-        ["shard", "state", "keys", "parents", "children", "made (UTC)", "oldest log (UTC)", ">begin", ">end"],
-        [
-            (
-                str(row["shard"]),
-                "read-only" if row["status"] == "readonly" else "open",
-                "..".join(key[:_KEY_CHARS] for key in row["keys"].split("..")),
-                ", ".join(map(str, row["parents"])),
-                ", ".join(map(str, row["children"])),
-                moment(row["created_s"]),
-                moment(row["oldest_s"]),
-                "" if row["begin"] is None else str(row["begin"]),
-                "" if row["end"] is None else str(row["end"]),
-            )
-            for row in rows
-        ],
-        less=("begin", "end", "made (UTC)", "keys"),
-    )
+    shown = [row | {"keys": _range(shard)} for row, shard in zip(rows, found, strict=True)]
+    output.records(shown, less=("begin", "end", "created (UTC)", "keys"))
     output.result({"logstore": logstore.name, "shards": rows})
 
 
@@ -168,49 +152,21 @@ def _resharded(
     return new
 
 
-@shards.command("pause")
-@_SHARDS
-@logstore_option
-@execute_option
-@verb
-def pause(output: Output, *, numbers: tuple[int, ...], name: str | None, execute: bool) -> None:
+@decision(shards, "pause", _SHARDS)
+def pause(lake: Lake, logstore: Logstore, client: SlsClient, numbers: tuple[int, ...]) -> Decision[Any]:
     """Leave these shards alone: no live run lands them, until they are resumed.
 
     It is kept with the table: other deployments and later runs keep to it. Retention goes on: logs that it
     takes meanwhile are lost, and `sls-lake describe` says how long is left. Children wait for a paused
     parent. A backfill that names hours lands them all the same.
     """
-    _change(output, name, execute, lambda lake, logstore, client: plan_pause(lake, logstore, client, numbers))
+    return plan_pause(lake, logstore, client, numbers)
 
 
-@shards.command("resume")
-@_SHARDS
-@logstore_option
-@execute_option
-@verb
-def resume(output: Output, *, numbers: tuple[int, ...], name: str | None, execute: bool) -> None:
+@decision(shards, "resume", _SHARDS)
+def resume(lake: Lake, logstore: Logstore, client: SlsClient, numbers: tuple[int, ...]) -> Decision[Any]:
     """Let live runs land these shards again, from where they stood."""
-    _change(
-        output, name, execute, lambda lake, logstore, client: plan_resume(lake, logstore, client, numbers)
-    )
-
-
-def _change(
-    output: Output,
-    name: str | None,
-    execute: bool,
-    plan: Callable[[Lake, Logstore, SlsClient], Planned[Pause]],
-) -> None:
-    logstore, lake = resolve(name), Lake.default()
-    with SlsClient(logstore.service) as client:
-        planned = plan(lake, logstore, client)
-    view = planned.view
-    output.say(f"{view.table}: {_paused(view.before)}; then {_paused(view.after)}")
-    decide(output, lake, planned, now=execute, then="; runs that begin from now on keep to it")
-
-
-def _paused(shards: tuple[int, ...]) -> str:
-    return f"paused: shard {', '.join(map(str, shards))}" if shards else "no shard is paused"
+    return plan_resume(lake, logstore, client, numbers)
 
 
 def _edges(client: SlsClient, shard: Shard) -> dict[str, Any]:

@@ -60,21 +60,18 @@ def verify(output: Output, *, name: str | None, pull: bool, hours: range | None,
 def show(output: Output, proof: Proof) -> None:
     """The proof for people: a line a shard, then one sentence."""
     if proof.shards:
-        output.table(
-            ["shard", ">rows in ledger", ">rows in table", ">frontier", "behind it", "verdict"],
-            [
-                (
-                    str(shard.shard),
-                    shard.rows_ledger,
-                    shard.rows_table,
-                    str(shard.frontier),
-                    _unread(shard),
-                    _word(shard),
-                )
-                for shard in proof.shards
-            ],
-            less=("frontier",),
-        )
+        rows = [
+            {
+                "shard": shard.shard,
+                "rows_ledger": shard.rows_ledger,
+                "rows_table": shard.rows_table,
+                "frontier": shard.frontier,
+                "behind it": _unread(shard),
+                "verdict": _word(shard),
+            }
+            for shard in proof.shards
+        ]
+        output.records(rows, less=("frontier",))
     for shard in proof.shards:
         for text in (
             *(f"gap {gap}" for gap in shard.gaps),
@@ -133,8 +130,8 @@ def _say_verdict(output: Output, proof: Proof) -> None:
 
 def _word(shard: ShardProof) -> str:
     if shard.problems:
-        return "[red]wrong[/]"
-    return "[yellow]owed[/]" if shard.owed else "[green]ok[/]"
+        return "wrong"
+    return "owed" if shard.owed else "ok"
 
 
 def _unread(shard: ShardProof) -> str:

@@ -10,6 +10,7 @@ from pipelines.cli.hours import older_than_option
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, moment, verb
+from pipelines.landing.commit.effect import record
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.history import Entry, History, history
 from pipelines.landing.ledger.state import others_text
@@ -58,20 +59,9 @@ def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
     output.say(
         f"{found.table}: {len(entries)} of {len(found.entries)} landings, snapshots kept since {kept} UTC"
     )
-    output.table(
-        ["landed (UTC)", "snapshot", "run", ">windows", ">rows", "receive hours", ""],
-        [_of_landing(e) for e in entries],
-        less=("windows", "run"),
-    )
-    output.table(
-        ["run", "shard", "receive hour", ">begin", ">end", ">rows", ""],
-        [_of_window(e, x) for e in entries for x in e.windows],
-        less=("run", "end"),
-    )
-    output.table(
-        ["receive hour", ">files", ">rows", ">size"],
-        [(hour_text(f.hour), f.files, f.rows, megabytes(f.size)) for f in found.files[-_HOURS_SHOWN:]],
-    )
+    output.records([_of_landing(e) for e in entries], less=("windows", "run"))
+    output.records([_of_window(e, x) for e in entries for x in e.windows], less=("run", "end"))
+    output.records([record(hour) for hour in found.files[-_HOURS_SHOWN:]])
     for gone in found.missing:
         end = "?" if gone.end is None else gone.end
         output.say(f"shard {gone.shard}: \\[{gone.begin}, {end}) {gone.cause}")
@@ -87,31 +77,28 @@ def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
     output.say_cures(*found.cures)
 
 
-def _of_landing(entry: Entry) -> tuple[object, ...]:
+def _of_landing(entry: Entry) -> dict[str, object]:
     """A landing's line."""
-    return (
-        moment(entry.at_ms / 1000),
-        str(entry.snapshot_id),
-        entry.run[:_RUN_CHARS],
-        len(entry.windows),
-        entry.rows,
-        _hours(entry),
-        ", ".join(part for part in (entry.verb, _left(entry)) if part),
-    )
+    return {
+        "landed_ms": entry.at_ms,
+        "snapshot": entry.snapshot_id,
+        "run": entry.run[:_RUN_CHARS],
+        "windows": len(entry.windows),
+        "rows": entry.rows,
+        "hours": _hours(entry),
+        "": ", ".join(part for part in (entry.verb, _left(entry)) if part),
+    }
 
 
-def _of_window(entry: Entry, landed: Landed) -> tuple[object, ...]:
+def _of_window(entry: Entry, landed: Landed) -> dict[str, object]:
     """The line of a window that the landing brought."""
-    window = landed.window
-    return (
-        entry.run[:_RUN_CHARS],
-        str(window.shard),
-        hour_text(window.hour),
-        str(window.begin),
-        str(window.end),
-        landed.rows,
-        "withdrawn" if entry.in_table and window in entry.withdrawn else landed.flags,
-    )
+    withdrawn = entry.in_table and landed.window in entry.withdrawn
+    return {
+        "run": entry.run[:_RUN_CHARS],
+        **record(landed.window),
+        "rows": landed.rows,
+        "": "withdrawn" if withdrawn else landed.flags,
+    }
 
 
 def _left(entry: Entry) -> str:

@@ -57,7 +57,7 @@ def test_a_way_back_to_a_landing_without_rows_is_said_to_leave_the_table_empty(
         Path(path).unlink()
 
     named = [cure for cure in ways(command("verify")) if "table rollback" in cure]
-    assert len(named) == 1 and f"rollback {back}   leaves the table empty" in named[0]
+    assert len(named) == 1 and f"rollback {back}   # leaves the table empty" in named[0]
     assert "what landed since is pulled again" in named[0] and "brings back" not in named[0]
     shown = command("table", "rollback", str(back), "--execute")
     assert (shown["code"], shown["rows_then"]) == (0, 0)

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table.snapshots import Snapshot
 
+from pipelines.cli.deciding import show_effect
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
-from pipelines.cli.maintain import show
 from pipelines.cli.output import Output
 from pipelines.landing.commit.operation import Tools
 from pipelines.landing.hours import hour_text, hours_of
@@ -255,13 +255,13 @@ def test_a_table_that_lost_rows_keeps_what_brings_them_back(world: World, comman
 def test_a_dry_run_of_the_maintenance_tells_what_it_would_do(world: World, command: Command) -> None:
     dry = command("table", "maintain", "--snapshots", "4")
     said = io.StringIO()
-    show(Output(file=said), Maintainer(world.logstore, world.lake, snapshots_max=4).plan())
+    show_effect(Output(file=said), Maintainer(world.logstore, world.lake, snapshots_max=4).plan())
     done = command("table", "maintain", "--snapshots", "4", "--execute")
 
     assert len(dry["expired"]) == len(done["expired"]) > 0
     assert dry["kept"] == done["kept"] == 4
     assert len(dry["compacted"]) == len(done["compacted"])
-    assert "on top come those" in said.getvalue()
+    assert "on top come files" in said.getvalue()
 
 
 def test_a_storage_that_fails_is_not_taken_for_a_damaged_file(world: World) -> None:

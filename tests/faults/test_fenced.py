@@ -191,7 +191,7 @@ def test_one_that_is_silent_for_longer_than_the_time_out_hangs(world: World, com
     hanging = command("landings", "show", "--state", "hanging")
     assert [(x["run"], x["state"]) for x in hanging["landings"]] == [(run, "hanging")]
     assert (
-        f"landings abort {run}   makes sure"
+        f"landings abort {run}   # makes sure"
         in command("landings", "show", "--state", "hanging", json=False)["text"]
     )
     said = command("landings", "abort", run, "--execute")

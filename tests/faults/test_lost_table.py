@@ -247,8 +247,8 @@ def test_metadata_that_is_gone_is_told_and_the_one_before_is_registered_only_whe
     dry = command("table", "register")
     assert any(newest.name in trouble for trouble in dry["trouble"])
     refused = command("table", "register", "--execute")
-    assert refused["code"] == EXIT_FAILED and dry["does_it"] in refused["error"]
-    assert command(*shlex.split(dry["does_it"])[1:])["code"] == 0
+    assert refused["code"] == EXIT_FAILED and dry["does_it"]["call"] in refused["error"]
+    assert command(*shlex.split(dry["does_it"]["call"])[1:])["code"] == 0
     land(landed, 5)
     landed.assert_each_log_once()
 
@@ -362,7 +362,7 @@ def test_giving_up_is_refused_when_the_files_are_there_again_by_then(landed: Wor
         planned = plan_start_over(landed.lake, landed.logstore, client)
     shutil.move(tmp_path / "aside", folder)
     with pytest.raises(LandingConflict, match="something else"):
-        start_over(landed.lake, landed.logstore, planned)
+        start_over(landed.lake, planned)
     landed.assert_proved()
 
 

@@ -1,6 +1,7 @@
 """A project that moved, or a logstore that was renamed: the table goes on with both origins."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -212,7 +213,7 @@ def test_rows_of_the_old_one_are_proven_when_it_is_gone(old: World, world: World
     counted = world.proof(sums_of_others=False)
     assert counted.problems == (f"origin {was} ({text}): the table holds 79 rows, the ledger 80",)
     back = next(cure for cure in ways(short) if "table rollback" in cure)
-    assert command(*back.split(" gives ")[0].split()[1:], "--execute")["code"] == 0
+    assert command(*shlex.split(back, comments=True)[1:], "--execute")["code"] == 0
     assert command("verify")["code"] == 0
 
 

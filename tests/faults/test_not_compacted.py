@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from pipelines.cli.maintain import show
+from pipelines.cli.deciding import show_effect
 from pipelines.cli.output import Output
 from pipelines.landing.hours import hour_text
 from pipelines.landing.maintenance.maintain import Maintainer
@@ -48,7 +48,7 @@ def test_each_reason_is_a_line_with_its_hours_and_files(calm: World, command: Co
     assert {x["why"]: x["hours"] for x in after["left"]} == {"done": 1, "few": 1, "unsealed": 1}
 
     shown = io.StringIO()
-    show(Output(file=shown), Maintainer(calm.logstore, calm.lake).plan(["compact"]))
+    show_effect(Output(file=shown), Maintainer(calm.logstore, calm.lake).plan(["compact"]))
     assert shown.getvalue().count("not compacted: 1 hours, ") == 3
     assert command("table", "maintain", "--only", "expire")["left"] == []
 

@@ -95,12 +95,12 @@ def test_the_cure_that_verify_prints_for_metadata_shows_the_call_that_works(
     lose(remove_newest_metadata(calm))
     said = command("verify", json=False)
     cure = re.search(
-        r"(sls-lake table register(?: -\S+)*)(?: -l \S+)? +shows what can be put back", said["text"]
+        r"(sls-lake table register(?: -\S+)*)(?: -l \S+)? +# shows what can be put back", said["text"]
     )
     assert cure, said
     dry = command(*shlex.split(cure[1])[1:])
     assert dry["code"] == 0 and not dry["executed"], dry
-    assert command(*shlex.split(dry["does_it"])[1:])["rows"] == 30
+    assert command(*shlex.split(dry["does_it"]["call"])[1:])["rows"] == 30
     land(calm, 5)
     calm.assert_each_log_once()
     assert command("verify")["code"] == 0

@@ -67,7 +67,8 @@ def test_back_lands_whole_hours_again_in_one_commit_and_the_rows_are_the_same(
     assert dry["again"]["hours"] == f"{hour_text(hour - 2)}..{hour_text(hour - 1)}"
     assert (dry["again"]["rows"], dry["not_yet"]) == (40, hour_text(hour))
     said = command(*back, json=False)["text"]
-    assert "would be landed again, with all shards" in said and "this does it: sls-lake checkpoints" in said
+    assert "would be landed again, with all shards" in said
+    assert "this does it:\n  sls-lake checkpoints" in said
     assert f"{hour_text(hour)}: not every shard has passed it" in said
     assert world.table.metadata.current_snapshot_id == head and world.ledger == before
 

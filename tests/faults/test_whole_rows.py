@@ -79,7 +79,7 @@ def test_a_damaged_value_is_named_by_verify_rows_with_a_cure_that_works(
 
     by_identities, said = command("verify"), command("verify", json=False)["text"]
     assert by_identities["ok"] and by_identities["whole"]["others"] == len(world.published())
-    assert "only the columns were read" in said and "--rows   reads them all" in said
+    assert "only the columns were read" in said and "--rows   # reads them all" in said
 
     proof = command("verify", "--rows")
     assert (proof["code"], proof["verdict"]) == (EXIT_FAILED, "not verified")

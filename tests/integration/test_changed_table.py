@@ -168,7 +168,7 @@ def test_of_the_ways_back_from_a_rollback_by_hand_the_one_that_loses_nothing_is_
         started.land()
 
     first, second = named(raised.value.cures).splitlines()
-    assert first == f"sls-lake table rollback {newest}   brings back what was there by then"
+    assert first == f"sls-lake table rollback {newest}   # brings back what was there by then"
     assert second.startswith("sls-lake table rollback ") and "lost where retention has taken it" in second
     execute(started.lake, plan_rollback(started.lake, started.logstore.table, newest or 0))
     started.land()

@@ -304,11 +304,14 @@ def test_a_replace_says_what_it_would_do_until_it_is_told_to(page: Page) -> None
     (plan,) = plans(dry)
     assert plan.partition == hour_key(HOUR0)
     assert "`execute: true`" in str(plan.description)
-    assert numbers(plan.metadata) == {
+    counted = numbers(plan.metadata)
+    assert counted.pop("file bytes in all") > 0
+    assert counted == {
         "rows replaced": 20,
         "windows pulled again": 2,
-        "rows replaced in all": 20,
-        "files replaced in all": 2,
+        "rows in all": 20,
+        "files in all": 2,
+        "windows in all": 2,
     }
     assert set(page.world.published()) == before
 
@@ -339,9 +342,9 @@ def test_rows_with_errors_are_read_again_and_asking_twice_changes_nothing(page: 
     dry = page.run("rework", hour=HOUR0 + 2, logstore=fixed, config=rework("errors"))
     (plan,) = plans(dry)
     counted = numbers(plan.metadata)
-    assert (counted["rows with an error"], counted["rows without one after"]) == (8, 0)
-    left: Any = plan.metadata["causes that stay"].value
-    assert [record.data for record in left.records] == [{"rows": 8, "why": "status is not int"}]
+    assert (counted["rows in all"], counted["mended in all"]) == (8, 0)
+    left: Any = plan.metadata["left"].value
+    assert [record.data for record in left.records] == [{"still": "status is not int", "rows": 8}]
 
     head = page.world.table.metadata.current_snapshot_id
     done = page.run("rework", hour=HOUR0 + 2, logstore=fixed, config=rework("errors", execute=True))
@@ -349,7 +352,7 @@ def test_rows_with_errors_are_read_again_and_asking_twice_changes_nothing(page: 
     assert page.world.table.metadata.current_snapshot_id != head, "a new column fills from the kept bytes"
     head = page.world.table.metadata.current_snapshot_id
     again = page.run("rework", hour=HOUR0 + 2, logstore=fixed, config=rework("errors", execute=True))
-    assert again.success and hours(again)[hour_key(HOUR0 + 2)]["files written anew"].value == 0
+    assert again.success and hours(again)[hour_key(HOUR0 + 2)]["files in all"].value == 0
     assert page.world.table.metadata.current_snapshot_id == head
     page.world.assert_proved()
 
@@ -363,7 +366,7 @@ def test_a_column_that_was_declared_later_is_filled_from_the_rest(page: Page) ->
     later = page.world.changed(columns={"n": "long", "status": "int", name: "string"})
     dry = page.run("rework", hour=HOUR0 + 2, logstore=later, config=rework("rest"))
     (plan,) = plans(dry)
-    rows = numbers(plan.metadata)["rows with texts of declared keys"]
+    rows = numbers(plan.metadata)["rows in all"]
     assert rows > 0 and name not in page.world.table.schema().column_names
     done = page.run("rework", hour=HOUR0 + 2, logstore=later, config=rework("rest", execute=True))
     assert done.success

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from pyiceberg.expressions import AlwaysTrue
 
-from pipelines.cli.leaving import show_leaving
+from pipelines.cli.deciding import show_effect
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.cli.output import Output
-from pipelines.cli.table import show_forget
 from pipelines.cli.verify import show
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.describe import lacking_hours
@@ -328,16 +327,16 @@ def test_people_read_what_leaves_before_they_say_yes(started: World) -> None:
     output = Output(file=file)
     with started.client as client:
         planned = plan_forget_where(started.lake, started.logstore, client, WHERE, reason="[red] tape")
-        show_leaving(output, plan_undo(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 2)).view)
-    show_forget(output, planned.view)
+        show_effect(output, plan_undo(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 2)).view)
+    show_effect(output, planned.view)
     carry_out(started, planned)
     with started.client as client:
         show(output, verify(started.logstore, started.lake, client))
 
     said = file.getvalue()
 
-    assert NEXT in said and "20 rows in" in said
+    assert NEXT in said and "rows 20, files" in said
     assert re.search(r"\[\d+, \d+\)", said), "whole intervals, not taken for markup"
-    assert re.search("4 rows of access_logs-[0-9a-f]{8} are to leave for good", said)
+    assert re.search("rows of access_logs-[0-9a-f]{8} are to leave for good\nrows 4, ", said)
     assert "forget --where on n: [red] tape" in said
     assert "removed by decision" in said and "verified" in said

@@ -558,7 +558,7 @@ def test_the_call_that_a_dry_run_prints_runs_as_it_stands(
     words = copy_to(f"csv:{out}", "earliest")
     command("groups", "set", OTHER, "--execute")
     said = command(*words, json=False)["text"]
-    (call,) = (line.split("this does it: ")[1] for line in said.splitlines() if "this does it" in line)
+    call = said.partition("this does it:\n")[2].splitlines()[0]
     assert call.count("--logstore") == 1
     assert command(*shlex.split(call)[1:])["code"] == 0
     out.write_bytes(b"\xef\xbb\xbf" + out.read_bytes())

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyiceberg.table.update import SetLocationUpdate
 
+from pipelines.cli.deciding import show_effect
 from pipelines.cli.main import EXIT_USAGE
-from pipelines.cli.maintain import show
 from pipelines.cli.output import Output
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.ledger.codec import TAG
@@ -383,10 +383,10 @@ def test_people_read_what_would_go(sealed: World) -> None:
     left = orphan(sealed)
     file = io.StringIO()
 
-    show(Output(file=file), maintainer(sealed, snapshots_max=2).plan())
+    show_effect(Output(file=file), maintainer(sealed, snapshots_max=2).plan())
 
     said = file.getvalue()
-    assert left.name in said and "dry run" in said and "5 expire, 2 stay" in said
+    assert left.name in said and "snapshots expired 5, snapshots kept 2" in said
     assert "2026-09-21-" in said and "/p/" not in said
 
 

@@ -39,7 +39,7 @@ def refused_for_strangers(world: World) -> list[str]:
         world.land()
     assert (raised.value.cures[1], raised.value.kind) == (ADOPT.plus(does="keeps them"), Breach.FOREIGN)
     back = named(world.proof().cures).splitlines()[0]
-    assert back.startswith(f"sls-lake table rollback {newest}   takes out what nothing explains")
+    assert back.startswith(f"sls-lake table rollback {newest}   # takes out what nothing explains")
     return ["table", "adopt"]
 
 

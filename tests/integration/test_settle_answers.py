@@ -48,7 +48,7 @@ def test_a_table_that_began_anew_stands_where_the_catalog_is_silent_after_it(
     catalog.loads_left = 1
 
     with pytest.raises(CommitStands, match=r"a new, empty table bronze\.access_logs in .* stands"):
-        start_over(world.lake, world.logstore, plan)
+        start_over(world.lake, plan)
 
     catalog.loads_left = None
     assert away.exists()

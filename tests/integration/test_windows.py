@@ -3,9 +3,9 @@
 import io
 from pathlib import Path
 
+from pipelines.cli.deciding import show_effect
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.cli.output import Output
-from pipelines.cli.table import show_rollback
 from pipelines.cli.windows import show
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.hours import hour_text
@@ -117,13 +117,13 @@ def test_people_read_whole_snapshot_ids_that_they_can_copy(started: World) -> No
     found = history(started.logstore, started.lake)
     show(output, found, found.entries)
     second = snapshots(started)[1]
-    show_rollback(output, plan_rollback(started.lake, started.logstore.table, second).view)
+    show_effect(output, plan_rollback(started.lake, started.logstore.table, second).view)
 
     said = file.getvalue()
 
     assert all(str(snapshot) in said for snapshot in snapshots(started))
     assert all(str(entry.frontier) in said for entry in started.ledger.shards.values())
-    assert "receive hours affected" in said and "no orphan files" in said
+    assert "receive hours: 2026" in said and "no orphan files" in said
     assert "/p/" not in said, "what logs say is nobody's business here"
 
 

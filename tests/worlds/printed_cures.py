@@ -29,12 +29,12 @@ def named(cures: Iterable[Cure]) -> str:
 
 def ways(document: Mapping[str, Any]) -> list[str]:
     """The same of a document, one text each."""
-    return ["   ".join(cure.values()) for cure in document["cures"]]
+    return ["   # ".join(cure.values()) for cure in document["cures"]]
 
 
 def first_call(error: str) -> list[str]:
     """The arguments of the first call below an error, as a person would copy them."""
-    found = re.search(r"^  sls-lake (.+?)(?:   |$)", error, re.MULTILINE)
+    found = re.search(r"^  sls-lake (.+?)(?:   #|$)", error, re.MULTILINE)
     assert found, error
     return shlex.split(found[1])
 

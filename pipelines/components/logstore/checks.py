@@ -19,6 +19,7 @@ from typing import Any
 import dagster as dg
 
 from pipelines.components.logstore.health import bounded, last_told, verdict
+from pipelines.components.logstore.metadata import records
 from pipelines.landing.hours import hours_of
 from pipelines.landing.inspection.proof import Proof, ShardProof
 from pipelines.landing.inspection.verify import verify
@@ -129,14 +130,16 @@ def _pulled_again(proof: Proof) -> dict[str, dg.MetadataValue]:
 
 
 def _shards(shards: Iterable[ShardProof]) -> dg.MetadataValue:
-    names = ("shard", "rows in ledger", "rows in table", "frontier", "verdict")
-    columns = dg.TableSchema(columns=[dg.TableColumn(name) for name in names])
-    rows = (
-        (s.shard, s.rows_ledger, s.rows_table, str(s.frontier), "wrong" if s.problems else "ok")
+    return records(
+        {
+            "shard": s.shard,
+            "rows in ledger": s.rows_ledger,
+            "rows in table": s.rows_table,
+            "frontier": str(s.frontier),
+            "verdict": "wrong" if s.problems else "ok",
+        }
         for s in shards
     )
-    records = [dg.TableRecord(dict(zip(names, row, strict=True))) for row in rows]
-    return dg.MetadataValue.table(records, schema=columns)
 
 
 def _decided(shards: Iterable[ShardProof]) -> Iterator[str]:

@@ -7,15 +7,14 @@ while one is unfinished is skipped, and a run that finds an older one at work en
 instances without that limit.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import dagster as dg
 
+from pipelines.components.logstore import metadata
 from pipelines.components.logstore.dagster_private import IN_PROGRESS_RUN_STATUSES, NOT_FINISHED_STATUSES
 from pipelines.components.logstore.failures import naming_cures, plainly
-from pipelines.components.logstore.metadata import MB, Metadata, bullets
-from pipelines.components.logstore.schedule import Job, hour_key, schedule_of
-from pipelines.landing.inspection.history import Orphan
+from pipelines.components.logstore.schedule import Job, schedule_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.compact import TARGET_BYTES
 from pipelines.landing.maintenance.maintain import (
@@ -24,7 +23,6 @@ from pipelines.landing.maintenance.maintain import (
     STEPS,
     Maintainer,
     Maintenance,
-    left_text,
 )
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import ConfigError
@@ -82,9 +80,10 @@ def maintenance_job(logstore: Logstore, bronze: dg.AssetKey, prune: dg.OpDefinit
         for why in done.put_off:
             context.log.warning(f"put off: {why}")
         context.log.info(sentence(done))
-        context.log_event(dg.AssetObservation(bronze, description=sentence(done), metadata=figures(done)))
+        figures = metadata.of(done, tables=("compacted",))
+        context.log_event(dg.AssetObservation(bronze, description=sentence(done), metadata=figures))
         # What was logged is stored when something is yielded, and lost when the step fails before.
-        yield dg.Output(None, metadata=figures(done))
+        yield dg.Output(None, metadata=figures)
         if done.unsettled:
             raise dg.Failure(description="; ".join(done.put_off[:_SHOWN]), allow_retries=False)
 
@@ -142,45 +141,3 @@ def sentence(done: Maintenance) -> str:
         f"{len(done.swept) + len(done.metadata):,} files deleted"
     )
     return what if done.executed else f"Dry run, nothing was changed; it would be: {what}."
-
-
-def figures(done: Maintenance) -> Metadata:
-    """Numbers that Dagster plots, then what was put off and why."""
-    before, after = done.manifests
-    swept, metadata = done.swept, done.metadata
-    values: Metadata = {
-        "executed": dg.MetadataValue.bool(done.executed),
-        "steps": dg.MetadataValue.text(", ".join(done.steps)),
-        "hours compacted": dg.MetadataValue.int(len(done.compacted)),
-        "rows compacted": dg.MetadataValue.int(sum(h.rows for h in done.compacted)),
-        "files before": dg.MetadataValue.int(sum(h.files for h in done.compacted)),
-        "files after": dg.MetadataValue.int(sum(h.files_after or 0 for h in done.compacted)),
-        "manifests before": dg.MetadataValue.int(before),
-        "manifests after": dg.MetadataValue.int(after),
-        "snapshots expired": dg.MetadataValue.int(len(done.expired)),
-        "snapshots kept": dg.MetadataValue.int(done.kept),
-        "files swept": dg.MetadataValue.int(len(swept)),
-        "MB swept": _megabytes(swept),
-        "metadata files deleted": dg.MetadataValue.int(len(metadata)),
-        "put off": dg.MetadataValue.int(len(done.put_off)),
-    }
-    if not done.executed:
-        del values["files after"]
-    if done.compacted:
-        names = ("hour", "rows", "files", "files after")
-        rows = (
-            (hour_key(h.hour), h.rows, h.files, "" if h.files_after is None else h.files_after)
-            for h in done.compacted[-_SHOWN:]
-        )
-        records = [dg.TableRecord(dict(zip(names, row, strict=True))) for row in rows]
-        schema = dg.TableSchema(columns=[dg.TableColumn(name) for name in names])
-        values["newest hours"] = dg.MetadataValue.table(records, schema=schema)
-    if done.left:
-        values["not compacted, why"] = bullets(map(left_text, done.left))
-    if done.put_off:
-        values["put off, why"] = bullets(done.put_off[:_SHOWN])
-    return values
-
-
-def _megabytes(files: Iterable[Orphan]) -> dg.MetadataValue:
-    return dg.MetadataValue.float(round(sum(f.size for f in files) / MB, 2))

@@ -5,10 +5,14 @@ table's files take.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
 
 import dagster as dg
 
+from pipelines.landing.commit.effect import Effect
+from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.error_rows import HourErrors
 from pipelines.landing.inspection.runway import Runway
 from pipelines.landing.ledger.values import Landed
@@ -20,8 +24,8 @@ from sls_io.planning.waits import Wait
 from sls_io.values.window import HOUR_S
 
 MB = 1_000_000
-_WINDOWS_MAX = 20
-"""Of an hour: a logstore of hundreds of shards must not fill the event log; `sls-lake windows` has all."""
+_ROWS_MAX = 20
+"""Of a table: a logstore of hundreds of shards must not fill the event log; the command line shows all."""
 _MARKS = re.compile(r"[\\`*_\[\]<>#|~]")
 _SYSTEM_NAME = re.compile(r"__\w+?__")
 DATA_VERSION_TAG = "dagster/data_version"
@@ -29,6 +33,35 @@ UNKNOWN = "unknown-"
 """So begins the data version of an hour of which nobody knows what a lost commit made of it."""
 
 Metadata = dict[str, dg.MetadataValue]
+
+
+def of(effect: Effect, *, tables: Collection[str] = (), word: str = "") -> Metadata:
+    """What an operation does, or did: its numbers, with a `word` where others stand beside them; those of its
+    fields with several values that are among `tables`; what no number says."""
+    values: Metadata = {
+        f"{name.replace('_', ' ')} {word}".rstrip(): dg.MetadataValue.int(number)
+        for name, number in effect.numbers().items()
+        if number is not None
+    }
+    rows = effect.tables()
+    values |= {name: records(rows[name]) for name in tables if name in rows}
+    if notes := [note.text for note in effect.said()][:_ROWS_MAX]:
+        values["notes"] = bullets(notes)
+    return values
+
+
+def records(rows: Iterable[Mapping[str, Any]]) -> dg.MetadataValue:
+    """The first of them, as a table."""
+    shown = [{name: _cell(name, value) for name, value in row.items()} for row in islice(rows, _ROWS_MAX)]
+    columns = dg.TableSchema(columns=[dg.TableColumn(name) for name in (shown or [{}])[0]])
+    return dg.MetadataValue.table([dg.TableRecord(row) for row in shown], schema=columns)
+
+
+def _cell(name: str, value: Any) -> str | int | float:
+    """A receive hour in words; a snapshot as text, since the page rounds large integers."""
+    if isinstance(value, int | float) and abs(value) < 2**53:
+        return hour_text(int(value)) if name == "hour" else value
+    return "" if value is None else str(value)
 
 
 def table(logstore: Logstore) -> Metadata:
@@ -102,14 +135,13 @@ def windows(landed: Sequence[Landed]) -> Metadata:
     """What one landing pulled of an hour: cursors by shard, as the ledger has them."""
     if not landed:
         return {}
-    names = ("shard", "begin", "end", "rows")
-    columns = dg.TableSchema(columns=[dg.TableColumn(name) for name in names])
-    shown = ((x.window.shard, str(x.window.begin), str(x.window.end), x.rows) for x in landed[:_WINDOWS_MAX])
-    records = [dg.TableRecord(dict(zip(names, row, strict=True))) for row in shown]
-    more = len(landed) - len(records)
-    values: Metadata = {"windows": dg.MetadataValue.table(records, schema=columns)}
-    if more:
-        values["windows not shown"] = dg.MetadataValue.int(more)
+    shown = (
+        {"shard": x.window.shard, "begin": str(x.window.begin), "end": str(x.window.end), "rows": x.rows}
+        for x in landed
+    )
+    values: Metadata = {"windows": records(shown)}
+    if len(landed) > _ROWS_MAX:
+        values["windows not shown"] = dg.MetadataValue.int(len(landed) - _ROWS_MAX)
     return values
 
 
@@ -146,23 +178,17 @@ def _beside(report: LandingReport) -> Metadata:
 
 def waits(reasons: Mapping[int, Wait]) -> dg.MetadataValue:
     """Why shards were not read, or not to the end: the plan's own words."""
-    columns = dg.TableSchema(columns=[dg.TableColumn("shard", "int"), dg.TableColumn("why", "string")])
-    records = [dg.TableRecord({"shard": shard, "why": why.text}) for shard, why in sorted(reasons.items())]
-    return dg.MetadataValue.table(records, schema=columns)
+    return records({"shard": shard, "why": why.text} for shard, why in sorted(reasons.items()))
 
 
 def checkpoint(reports: Sequence[CheckpointReport]) -> Metadata:
     """What became of each shard's checkpoint."""
-    columns = dg.TableSchema(
-        columns=[dg.TableColumn("shard", "int"), dg.TableColumn("cursor", "int"), dg.TableColumn("outcome")]
-    )
-    records = [
-        dg.TableRecord({"shard": r.shard, "cursor": str(r.cursor), "outcome": str(r)}) for r in reports
-    ]
     return {
         "moved": dg.MetadataValue.int(sum(r.outcome is CheckpointOutcome.MOVED for r in reports)),
         "shards": dg.MetadataValue.int(len(reports)),
-        "checkpoints": dg.MetadataValue.table(records, schema=columns),
+        "checkpoints": records(
+            {"shard": r.shard, "cursor": str(r.cursor), "outcome": str(r)} for r in reports
+        ),
     }
 
 

@@ -16,6 +16,7 @@ rows, or which the table has whole and empty.
 Whatever asks somebody is done before the commit: nothing fails between it and the word that it was made.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import dagster as dg
@@ -44,7 +45,6 @@ from sls_io.values.window import HOUR_S
 from sls_io.wire.client import SlsClient
 
 DRY = "Dry run, nothing was changed: launch again with `execute: true` to do it."
-_CAUSES_MAX = 20
 
 _REFUSED = (ConfigError, LandingConflict, ServiceError, TransportError)
 """What says that hours which are there were left as they are."""
@@ -65,22 +65,16 @@ def replaced(
     lake = Lake.default()
     with SlsClient(logstore.service) as client:
         planned = plan_replace(lake, logstore, client, hours)
-        view = planned.view
+        again = Counter(p.window.hour for p in planned.coming.windows)
         shown: dict[int, metadata.Metadata] = {
             hour: {
-                "rows replaced": dg.MetadataValue.int(view.hours.get(hour, 0)),
-                "windows pulled again": dg.MetadataValue.int(
-                    sum(p.window.hour == hour for p in planned.coming.windows)
-                ),
+                "rows replaced": dg.MetadataValue.int(planned.view.hours.get(hour, 0)),
+                "windows pulled again": dg.MetadataValue.int(again[hour]),
                 "hours in one commit": dg.MetadataValue.text(hours_text(hours)),
-                "rows replaced in all": dg.MetadataValue.int(view.rows),
-                "files replaced in all": dg.MetadataValue.int(view.files),
+                **metadata.of(planned.view, word="in all"),
             }
             for hour in hours
         }
-        if view.others:
-            for numbers in shown.values():
-                numbers["values of undeclared columns that leave"] = dg.MetadataValue.json(dict(view.others))
         if not execute:
             return _planned(bronze, shown, REPLACE), None
         report = execute_replace(lake, planned, operation.Tools(engine=spark.engine()))
@@ -91,10 +85,7 @@ def replaced(
     return [_done(bronze, hour, REPLACE, values[hour], tags) for hour in hours], report.snapshot_id
 
 
-_ABOUT: dict[str, tuple[Kept, str, str]] = {
-    ERRORS: ("errors", "rows with an error", "rows without one after"),
-    REST: ("rest", "rows with texts of declared keys", "rows with all of them in their place after"),
-}
+_KEPT: dict[str, Kept] = {ERRORS: "errors", REST: "rest"}
 
 
 def mended(
@@ -107,16 +98,13 @@ def mended(
     execute: bool,
 ) -> Done:
     """Read rows of the hours again from what they keep; without `execute` say what would become of them."""
-    lake, (kept, before, after) = Lake.default(), _ABOUT[mode]
+    lake = Lake.default()
     with SlsClient(logstore.service) as client:
-        planned = plan_mend(lake, logstore, client, hours, kept_in=kept)
+        planned = plan_mend(lake, logstore, client, hours, kept_in=_KEPT[mode])
         view = planned.view
         shown = {
             "hours in one commit": dg.MetadataValue.text(hours_text(hours)),
-            before: dg.MetadataValue.int(view.rows),
-            after: dg.MetadataValue.int(view.mended),
-            "files written anew": dg.MetadataValue.int(view.files),
-            "causes that stay": _causes(view.left),
+            **metadata.of(view, tables=("left",), word="in all"),
         }
         if not execute:
             return _planned(bronze, dict.fromkeys(hours, shown), mode), None
@@ -203,13 +191,4 @@ def _done(
 ) -> dg.AssetMaterialization:
     return dg.AssetMaterialization(
         bronze, partition=hour_key(hour), metadata={"mode": mode, **values}, tags=dict(tags)
-    )
-
-
-def _causes(left: Mapping[str, int]) -> dg.MetadataValue:
-    """Why rows keep an error, the most frequent first; a cause names a column, never a value."""
-    columns = dg.TableSchema(columns=[dg.TableColumn("rows", "int"), dg.TableColumn("why", "string")])
-    worst = sorted(left.items(), key=lambda item: (-item[1], item[0]))[:_CAUSES_MAX]
-    return dg.MetadataValue.table(
-        [dg.TableRecord({"rows": n, "why": why}) for why, n in worst], schema=columns
     )

@@ -1,6 +1,7 @@
 """What a person decides about a table: planned on a table that was looked at, then committed by one loop.
 
-    Planned   what would be done, as data: what people are shown, the table, the commit
+    Decision  what would be done, as data: what people are shown (`effect.py`), and what stands against it
+    Planned   the same with the table that was looked at, and the commit
     execute   does it; where somebody else commits meanwhile, it goes by what the plan says of that
 
 A plan changes nothing. It is committed on the very table that was looked at, or planned again on the next:
@@ -18,9 +19,10 @@ The age of new files is asked after each look and never before it: paused in bet
 and the table looks as if nothing had happened.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from types import MappingProxyType
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.freshness import Freshness
@@ -28,7 +30,7 @@ from pipelines.landing.ledger.place import Looked
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.lake import Lake
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
-from sls_io.values.cures import Cure
+from sls_io.values.cures import Call, Cure
 from sls_io.values.errors import ConfigError, LandingConflict
 
 TRIES_MAX = 20
@@ -50,16 +52,49 @@ class Tools(NamedTuple):
 _TOOLS = Tools()
 
 
-@dataclass(frozen=True)
-class Planned(Generic[View]):
-    """What would be done.
+class Finished(NamedTuple):
+    """What was done: the new snapshot, if the table got one, and what it came to, with `more` for a program.
+    `fails`: a part of it did not come about."""
+
+    snapshot: int | None
+    view: Any
+    fails: bool = False
+    more: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision(Generic[View]):
+    """What a person decides.
 
     view      what people and programs are shown of it
-    place     the table that was looked at
-    commit    what one try sends there; None before `work`, or where nothing is to be done
     refusal   why it is not done as it was asked for, with the option that lifts it; "" when it is
     cures     what may be done in its place
     nothing   what to say where nothing is to be done
+    does      the call that does it, where that is not the one that was typed
+    """
+
+    view: View
+    refusal: str = ""
+    cures: tuple[Cure, ...] = ()
+    nothing: str = "there is nothing to change"
+    does: Call | None = None
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is something to do."""
+        return True
+
+    def carry_out(self, lake: Lake, tools: "Tools") -> Finished:
+        """Do it."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Planned(Decision[View]):
+    """What would be committed.
+
+    place     the table that was looked at
+    commit    what one try sends there; None before `work`, or where nothing is to be done
     work      writes files that nobody sees yet; the plan with the commit that brings them
     again     the same on the table as it is by then; None: never
     """
@@ -67,16 +102,18 @@ class Planned(Generic[View]):
     view: View
     place: Looked
     commit: authored.Commit | None
-    refusal: str = ""
-    cures: tuple[Cure, ...] = ()
-    nothing: str = "there is nothing to change"
-    work: "Callable[[Tools], Planned[View]] | None" = field(default=None, repr=False)
-    again: "Callable[[], Planned[View]] | None" = field(default=None, repr=False)
+    work: "Callable[[Tools], Planned[View]] | None" = field(default=None, repr=False, kw_only=True)
+    again: "Callable[[], Planned[View]] | None" = field(default=None, repr=False, kw_only=True)
 
     @property
     def needed(self) -> bool:
         """Whether there is something to do."""
         return self.commit is not None or self.work is not None
+
+    def carry_out(self, lake: Lake, tools: Tools) -> Finished:
+        """As `execute`."""
+        done = execute(lake, self, tools)
+        return Finished(done.snapshot, done.planned.view)
 
 
 class Done(NamedTuple, Generic[View]):

@@ -36,14 +36,24 @@ from pipelines.landing.ledger.reading import Unreadable, bounds, tasks_of
 from pipelines.landing.ledger.values import Adopted
 from pipelines.landing.table import calls
 from pipelines.landing.table.contract import rows_of
-from sls_io.values.claim import SUM_MODULUS, ShardLedger
+from sls_io.values.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.values.cures import Cure, Do
 from sls_io.values.errors import ConfigError, LedgerBroken, ShardGone
-from sls_io.values.window import HOUR_S, IntervalSet
+from sls_io.values.window import HOUR_S, Cursor, IntervalSet
 from sls_io.wire.client import SlsClient
 
 _HOURS_NAMED_MAX = 5
 Fingerprint = frozenset[Shown]
+
+
+@dataclass(frozen=True)
+class ShardWithdrawn:
+    """One shard: rows that leave, rows its ledger keeps, and the cursor intervals withdrawn."""
+
+    shard: int
+    rows: int
+    rows_after: int
+    withdrawn: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -281,3 +291,12 @@ def without_adopted(adopted: Adopted, leaving: Slice) -> Adopted:
 def hour_runs(hours: Iterable[int]) -> IntervalSet:
     """Hours as intervals."""
     return IntervalSet.of((hour, hour + 1) for hour in hours)
+
+
+def withdrawn_of(before: Ledger, after: Ledger, rows: Mapping[int, int]) -> tuple[ShardWithdrawn, ...]:
+    """Of the shards with so many `rows` that leave what their ledger keeps, and what it calls withdrawn."""
+    none = ShardLedger(start=Cursor(0))
+    of = ((s, n, before.shards.get(s, none), after.shards.get(s, none)) for s, n in sorted(rows.items()))
+    return tuple(
+        ShardWithdrawn(s, n, new.rows, new.withdrawn.minus(old.withdrawn).pairs) for s, n, old, new in of
+    )

@@ -17,12 +17,15 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
+from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.freshness import landing_timeout_s
+from pipelines.landing.hours import moment_text
 from pipelines.landing.inspection.history import Orphan, find_orphans
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.epochs import RUN_CHARS
@@ -73,7 +76,7 @@ class StagedFile:
 
 
 @dataclass(frozen=True)
-class OneLanding:
+class OneLanding(Effect):
     """One landing, or what is there of one that was never published.
 
     run       first digits of the attempt's id, as the names of its files have them
@@ -82,6 +85,8 @@ class OneLanding:
     aborted_s when a person aborted it
     why       what makes it aborted or hanging, in words
     """
+
+    QUIET = frozenset({"snapshot_id"})
 
     run: str
     state: Stage
@@ -93,6 +98,23 @@ class OneLanding:
     at_s: float | None = None
     aborted_s: int | None = None
     why: str = ""
+    table: str = ""
+
+    @property
+    def headline(self) -> str:
+        committed = f", snapshot {self.snapshot_id}" if self.snapshot_id is not None else ""
+        why = f" ({self.why})" if self.why else ""
+        return f"{self.table}: landing {self.run} is {self.state}{committed}{why}"
+
+    def said(self) -> Iterable[Note]:
+        if self.swept_s is not None:
+            yield Note(
+                f"a sweep takes the files that no snapshot has from {moment_text(int(self.swept_s))} UTC on"
+            )
+
+    def document(self) -> dict[str, Any]:
+        more = {"first_s": self.first_s, "last_s": self.last_s, "size": self.size, "swept_s": self.swept_s}
+        return super().document() | more
 
     @property
     def first_s(self) -> float | None:
@@ -170,7 +192,8 @@ def landings_in(table: Table, logstore: Logstore, *, clock: Clock = SYSTEM_CLOCK
     gone = (r for r in state.aborted if r not in staged and r not in there)
     found += [_aborted(run, "", (), state) for run in gone]
     found.sort(key=lambda x: x.at_s or x.first_s or float(x.aborted_s or 0))
-    return Landings(logstore.table, timeout_s, tuple(found), others)
+    named = tuple(replace(each, table=logstore.table) for each in found)
+    return Landings(logstore.table, timeout_s, named, others)
 
 
 def described(landing: OneLanding, table: Table) -> OneLanding:

@@ -16,8 +16,9 @@ refresh writes files younger than it, and what is deleted is older than the refr
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import Any
 
 from pyarrow.fs import FileInfo
 from pyiceberg.manifest import ManifestContent
@@ -25,6 +26,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from pipelines.landing.commit import authored
+from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import TRIES_MAX, Done, NothingToDo, Planned, Tools, View, execute
 from pipelines.landing.commit.standing import Made, commits
 from pipelines.landing.contents import sameness
@@ -58,7 +60,7 @@ _DELETING = frozenset({"sweep", "metadata"})
 
 
 @dataclass(frozen=True)
-class Maintenance:
+class Maintenance(Effect):
     """What would be done, or was.
 
     left       why the other hours are not compacted, as it was before; empty without that step
@@ -73,6 +75,8 @@ class Maintenance:
     manifests and expiry free.
     """
 
+    QUIET = frozenset({"steps", "left", "manifests", "expired", "kept", "refreshed", "put_off"})
+
     table: str
     steps: tuple[str, ...]
     executed: bool
@@ -86,6 +90,39 @@ class Maintenance:
     metadata: tuple[Orphan, ...] = ()
     put_off: tuple[str, ...] = ()
     unsettled: bool = False
+
+    @property
+    def headline(self) -> str:
+        return f"{self.table}: {', '.join(self.steps)}"
+
+    def said(self) -> Iterable[Note]:
+        for each in self.left:
+            yield Note(f"not compacted: {left_text(each)}")
+        frees = self.compacted or self.expired or self.manifests[0] != self.manifests[1]
+        if "sweep" in self.steps and not self.executed and frees:
+            yield Note("on top come files that this very run's compaction, manifests and expiry free")
+        for why in self.put_off:
+            yield Note(f"put off: {why}", "warn")
+
+    def numbers(self) -> dict[str, int | None]:
+        after = [hour.files_after for hour in self.compacted if hour.files_after is not None]
+        return {
+            "hours_compacted": len(self.compacted),
+            "rows_compacted": sum(hour.rows for hour in self.compacted),
+            "files_before": sum(hour.files for hour in self.compacted),
+            **({"files_after": sum(after)} if self.executed else {}),
+            "manifests_before": self.manifests[0],
+            "manifests_after": self.manifests[1],
+            "snapshots_expired": len(self.expired),
+            "snapshots_kept": self.kept,
+            "files_swept": len(self.swept),
+            "swept_bytes": sum(file.size for file in self.swept),
+            "metadata_files_deleted": len(self.metadata),
+            "put_off": len(self.put_off),
+        }
+
+    def document(self) -> dict[str, Any]:
+        return asdict(replace(self, compacted=tuple(replace(hour, tasks=()) for hour in self.compacted)))
 
 
 class Maintainer:
@@ -233,7 +270,7 @@ class Maintainer:
         return False
 
     def _named(self, found: Collection[Cure]) -> str:
-        return "".join(f"; {calls.line(cure, self._logstore.option)}" for cure in found)
+        return f"; {calls.phrase(found, self._logstore.option)}" if found else ""
 
     def _nothing(self, table: Table, steps: tuple[str, ...], *, executed: bool) -> Maintenance:
         return Maintenance(
@@ -452,7 +489,7 @@ def _lost(looked: Looked, name: str) -> str:
     return (
         f"table {'.'.join(table.name())} holds {rows} rows, its ledger says {rows + missing}, and older "
         f"snapshots may be the only way back, so they stay: "
-        f"{'; '.join(calls.line(cure, name) for cure in named)}"
+        f"{calls.phrase(named, name)}"
     )
 
 

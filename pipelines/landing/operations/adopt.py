@@ -17,13 +17,15 @@ newest landing, a logstore that was deleted and made again, rows that nothing br
 provably rolled back is the business of `rollback.py`.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.commit import authored, publish
+from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents.cells import Key, Tally
 from pipelines.landing.contents.explained import Compared, compare, unlike
@@ -88,7 +90,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Adoption:
+class Adoption(Effect):
     """What `table adopt` found and would do.
 
     trouble   what is wrong with the table
@@ -108,6 +110,9 @@ class Adoption:
     remade    this logstore before it was deleted and made again: origin -> text
     """
 
+    QUIET = frozenset({"still_refused", "back", "damaged", "former"})
+    THEN = (calls.LAND,)
+
     table: str
     origin: str
     trouble: str
@@ -125,6 +130,57 @@ class Adoption:
     lost: Mapping[str, Sequence[str]] = field(default_factory=dict)
     refused: bool = True
     remade: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def headline(self) -> str:
+        return (
+            f"landings are refused: {self.trouble}" if self.refused else f"landings go on, but {self.trouble}"
+        )
+
+    def document(self) -> dict[str, Any]:
+        return super().document() | {"kept": {origin: str(number) for origin, number in self.kept.items()}}
+
+    def said(self) -> Iterable[Note]:
+        if self.starts:
+            yield Note(
+                f"{self.origin}: no ledger that its rows prove; it begins anew. The rows before its starts "
+                "are kept and counted as adopted; nothing older is landed"
+            )
+        for origin in self.former:
+            yield Note(f"{origin}: deleted since, and no ledger that its rows prove; they count as adopted")
+        for text in self.remade.values():
+            yield Note(
+                f"{text} was deleted: what it had behind its frontier cannot land any more, and nobody can "
+                "say how much that was",
+                "warn",
+            )
+        yield from self._said_of_differences()
+        for origin, names in sorted(self.lost.items()):
+            leave = origin in {self.origin, *self.former} and origin not in self.kept
+            stay = "leave the table" if leave else "stay, and are named by each proof"
+            yield Note(
+                f"{origin}: {len(names)} files are gone or damaged, {', '.join(names[:5])}; they {stay}"
+            )
+        for origin in self.still_refused:
+            yield Note(
+                f"{origin}: not proven either; landings stay refused until it is adopted, too, by its own "
+                "settings"
+            )
+
+    def _said_of_differences(self) -> Iterable[Note]:
+        """What the newest readable ledgers say differently, and what cures that."""
+        if self.damaged is not None:
+            yield Note(f"the newest landing, snapshot {self.damaged}, has a ledger that cannot be read")
+        if not self.differs:
+            return
+        yield Note("at least so many rows are missing or foreign; there may be more")
+        if any(d.missing for d in self.differs if d.origin in self.kept):
+            yield Note(
+                "where an older ledger is kept, the next runs pull its missing rows again; what retention "
+                "took becomes a gap"
+            )
+        if self.forgotten and any(d.foreign for d in self.differs):
+            yield Note("rows were removed from this table by `table forget`: the foreign rows may be those")
 
 
 @dataclass(frozen=True)
@@ -178,7 +234,8 @@ def plan_adopt(
     )
     _check_news(view, found.place.state, change)
     refusal = _start_missing(view) or ("" if without_missing else _gives_up(view))
-    back = (calls.rollback(view.back),) if refusal and view.back is not None else ()
+    does = "in its place: brings back the rows that had landed by then, and takes foreign rows out"
+    back = (calls.rollback(view.back, does=does),) if view.back is not None else ()
     return Planned(view, found.place, change, refusal=refusal, cures=back)
 
 

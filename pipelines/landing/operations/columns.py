@@ -10,13 +10,14 @@ becomes `latency_ms_int`, with all its values; a new `latency_ms` of type double
 there. `sls-lake backfill --mode replace` lands hours again that the service still has, with the new type.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
 from pipelines.landing.commit import authored
+from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.ledger.place import look_at
 from pipelines.landing.ledger.state import held_columns
@@ -46,12 +47,18 @@ class ColumnView:
 
 
 @dataclass(frozen=True)
-class Columns:
+class Columns(Effect):
     """The columns of a table as they are, or as they would be; `changes` say what makes the difference."""
+
+    WHAT = "columns of {table}"
+    QUIET = frozenset({"changes"})
 
     table: str
     columns: tuple[ColumnView, ...]
     changes: tuple[str, ...] = ()
+
+    def said(self) -> Iterable[Note]:
+        return map(Note, self.changes)
 
 
 def plan_columns(

@@ -15,7 +15,7 @@ expired, and the files lie there until they are swept.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -26,12 +26,13 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask
 
 from pipelines.landing.commit import authored
+from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import Planned, Tools
 from pipelines.landing.contents import rewrite, slices
 from pipelines.landing.contents.cells import Cells, totals
 from pipelines.landing.contents.sameness import check_same
 from pipelines.landing.contents.slices import Slice
-from pipelines.landing.hours import moment_text
+from pipelines.landing.hours import hour_text, moment_text
 from pipelines.landing.ledger.place import Place, look
 from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.state import held_columns
@@ -49,7 +50,7 @@ REASON_CHARS_MAX = 200
 
 
 @dataclass(frozen=True)
-class Forget:
+class Forget(Effect):
     """What `table forget` would do.
 
     what      how the decision is kept in the table: without the values of a filter
@@ -59,6 +60,9 @@ class Forget:
     files     files that leave, of which `rewritten` come again without these rows
     before    all receive hours (since 1970) before this one are forgotten, rows or none; 0: only rows
     """
+
+    WHAT = "{table}: rows of {origin} are to leave for good"
+    QUIET = frozenset({"before"})
 
     table: str
     origin: str
@@ -70,6 +74,14 @@ class Forget:
     files: int
     rewritten: int
     before: int = 0
+
+    def said(self) -> Iterable[Note]:
+        if self.before:
+            yield Note(
+                f"from then on nothing received before {hour_text(self.before)} is landed, by no backfill"
+            )
+        yield Note(f"the table will say of it: {self.what}")
+        yield Note("older snapshots hold the rows until they are expired")
 
 
 @dataclass(frozen=True)

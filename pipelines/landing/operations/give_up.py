@@ -19,13 +19,14 @@ from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.table import FileScanTask
 
 from pipelines.landing.commit import authored
+from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents import slices
 from pipelines.landing.contents.cells import Cells, partition_hour, totals
 from pipelines.landing.contents.slices import Slice
 from pipelines.landing.ledger.fence import withdrawn
 from pipelines.landing.ledger.place import Place, Trust, look
-from pipelines.landing.ledger.reading import Unreadable, bounds, read_whole, tasks_of
+from pipelines.landing.ledger.reading import Unreadable, bounds, read_whole, spans, tasks_of
 from pipelines.landing.ledger.state import windows_in
 from pipelines.landing.ledger.values import Adopted, Deed, Landed, Operation
 from pipelines.landing.logstore import Logstore
@@ -34,6 +35,7 @@ from pipelines.landing.operations.repair_manifests import named
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.values.cures import Cure
 from sls_io.values.errors import ConfigError, LedgerBroken
 from sls_io.values.window import IntervalSet
 from sls_io.wire.client import SlsClient
@@ -43,28 +45,29 @@ _PIECES_MAX = 100
 
 
 @dataclass(frozen=True)
-class ShardGivenUp:
-    """One shard: rows that are given up, rows that stay, and the cursor intervals withdrawn."""
-
-    shard: int
-    rows: int
-    rows_after: int
-    withdrawn: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True)
-class GivenUp:
+class GivenUp(Effect):
     """What `table give-up` would do. `hours` are receive hours (since 1970) with lost files, and the rows
     in these; `kept` is what the service still has of the rows, which a backfill lands again; None for another
     origin, whose service is not asked."""
+
+    WHAT = "{table}: rows of {origin} in files that are gone or damaged are given up"
 
     table: str
     origin: str
     rows: int
     hours: Mapping[int, int]
     files: tuple[str, ...]
-    shards: tuple[ShardGivenUp, ...]
+    shards: tuple[slices.ShardWithdrawn, ...]
     kept: reach.StillThere | None
+
+    def said(self) -> Iterable[Note]:
+        yield Note(str(self.kept or "what its service still has of them was not asked"))
+
+    def then(self) -> Iterable[Cure]:
+        yield calls.VERIFY.plus(does="goes on to name them")
+        if self.kept is not None and self.kept.lost < self.rows:
+            for span in spans(self.hours):
+                yield calls.of_hours(calls.BACKFILL, span, "lands again what the service still has")
 
 
 def plan_give_up(
@@ -258,23 +261,12 @@ def _view(
     hours: dict[int, int] = defaultdict(int)
     for task in lost:
         hours[partition_hour(place.table, task.file) or 0] += task.file.record_count
-    before = place.ledger.shards
     return GivenUp(
         table=place.name,
         origin=place.origin.id,
         rows=sum(given.values()),
         hours=dict(sorted(hours.items())),
         files=tuple(sorted(task.file.file_path.rsplit("/", 1)[-1] for task in lost)),
-        shards=tuple(
-            ShardGivenUp(
-                shard=shard,
-                rows=rows,
-                rows_after=ledger.shards[shard].rows if shard in ledger.shards else 0,
-                withdrawn=ledger.shards[shard].withdrawn.minus(before[shard].withdrawn).pairs
-                if shard in before
-                else (),
-            )
-            for shard, rows in sorted(given.items())
-        ),
+        shards=slices.withdrawn_of(place.ledger, ledger, given),
         kept=kept,
     )

@@ -22,6 +22,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 
 from pipelines.landing.commit import authored
+from pipelines.landing.commit.effect import Effect
 from pipelines.landing.commit.operation import Planned, Tools
 from pipelines.landing.contents import cells, kept, rest, rewrite, slices
 from pipelines.landing.hours import hours_text
@@ -39,11 +40,15 @@ from sls_io.wire.client import SlsClient
 
 Kept = Literal["errors", "rest"]
 """Which rows, and what they are read from."""
+_ABOUT: dict[Kept, str] = {
+    "errors": "with an error",
+    "rest": "with declared keys in __rest__, or plain values of drop and hash keys",
+}
 _OPERATIONS: dict[Kept, Operation] = {"errors": Operation.ERRORS, "rest": Operation.REST}
 
 
 @dataclass(frozen=True)
-class Mend:
+class Mend(Effect):
     """What `backfill --mode errors`, or `rest`, would do.
 
     rows     rows of these hours with an error; with a declared key in `__rest__`, or a plain value of a key
@@ -61,6 +66,10 @@ class Mend:
     changed: int
     files: int
     left: dict[str, int]
+
+    @property
+    def headline(self) -> str:
+        return f"{self.table}: rows of these hours {_ABOUT[self.mode]}, read again with today's contract"
 
 
 @dataclass(frozen=True)
@@ -139,7 +148,9 @@ def plan_mend(
             _check_accounted(place, task)
             tasks.append(task)
         changed += found
-    view = Mend(kept_in, place.name, place.origin.id, rows, mended, changed, len(tasks), dict(left))
+    view = Mend(
+        kept_in, place.name, place.origin.id, rows, mended, changed, len(tasks), dict(left.most_common())
+    )
     if not tasks:
         return Planned(view, place, None, nothing=f"no row of these hours of {view.table} would change")
     later = partial(look, lake, logstore, client)

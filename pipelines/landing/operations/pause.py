@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from pipelines.landing.commit import authored
+from pipelines.landing.commit.effect import Effect
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.ledger.place import Place, look
 from pipelines.landing.ledger.values import Deed, Operation
@@ -24,14 +25,23 @@ from sls_io.wire.client import SlsClient
 
 
 @dataclass(frozen=True)
-class Pause:
+class Pause(Effect):
     """What changes: the shards that are paused before and after, and those that somebody named."""
+
+    QUIET = frozenset({"named", "before", "after"})
 
     table: str
     origin: str
     named: tuple[int, ...]
     before: tuple[int, ...]
     after: tuple[int, ...]
+
+    @property
+    def headline(self) -> str:
+        before, after = (_list(shards) or "none" for shards in (self.before, self.after))
+        return (
+            f"{self.table}: paused shards: {before}; then: {after}. Runs that begin from then on keep to it"
+        )
 
 
 def plan_pause(lake: Lake, logstore: Logstore, client: SlsClient, shards: Collection[int]) -> Planned[Pause]:

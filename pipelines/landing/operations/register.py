@@ -9,8 +9,8 @@ ledger has all that the group's checkpoints say was landed.
 """
 
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
@@ -19,8 +19,11 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
+from pipelines.landing.commit.effect import Effect, Note
+from pipelines.landing.commit.operation import Decision, Finished, Tools
 from pipelines.landing.commit.standing import commits
 from pipelines.landing.coordinators import published
+from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.start import NO_GROUP_CODE, check_beside, check_origin, moved
 from pipelines.landing.ledger.start import known as known_as
@@ -60,7 +63,7 @@ _UNABLE = (TableAlreadyExistsError, NotImplementedError, BadRequestError, RESTEr
 
 
 @dataclass(frozen=True)
-class Registration:
+class Registration(Effect):
     """What would be registered.
 
     metadata   the file that the catalog would name, and `named` the one that it names now, "" for none
@@ -68,6 +71,10 @@ class Registration:
     trouble    why it is not registered without being named: it is not sound, or not the newest
     notes      what else was found
     """
+
+    WHAT = "{table}: the catalog names {metadata} of table {uuid}"
+    QUIET = frozenset({"trouble", "notes"})
+    THEN = (calls.VERIFY.plus(does="proves it"),)
 
     table: str
     metadata: str
@@ -79,29 +86,64 @@ class Registration:
     trouble: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def said(self) -> Iterable[Note]:
+        yield Note(
+            f"it was written {moment_text(self.updated_ms // 1000)} UTC; the catalog names "
+            f"{self.named or 'nothing'} now"
+        )
+        yield from map(Note, self.notes)
+        yield from (Note(trouble, "loss") for trouble in self.trouble)
 
-@dataclass(frozen=True)
-class PlannedRegistration:
-    """A registration as data: what `register` does, if the catalog still says what it said."""
 
-    view: Registration
+@dataclass(frozen=True, kw_only=True)
+class PlannedRegistration(Decision[Registration]):
+    """A registration as data: what `register` does, if the catalog still says what it said. Metadata with
+    trouble has to be named (`does`), so that nobody takes it for the newest."""
+
+    does: Call
     there: bool
     old: str | None
-    chosen: bool = field(default=False)
+    chosen: bool
+
+    def carry_out(self, lake: Lake, tools: Tools) -> Finished:
+        register(lake, self)
+        return Finished(None, self.view)
 
 
 @dataclass(frozen=True)
-class StartOver:
+class StartOver(Effect):
     """What is given up, a phrase each, and where the new table lies; "" where the catalog decides.
 
     there  the catalog has the table's row, which names `named` (None: no file), and that cannot be read
     """
+
+    QUIET = frozenset({"found"})
+    THEN = (calls.LAND,)
 
     table: str
     found: tuple[str, ...]
     location: str
     there: bool = False
     named: str | None = None
+
+    @property
+    def headline(self) -> str:
+        where = f"lies in {self.location}" if self.location else "lies where the catalog puts it"
+        return f"given up: the old table {self.table}; a new, empty one {where}"
+
+    def said(self) -> Iterable[Note]:
+        return map(Note, self.found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedStart(Decision[StartOver]):
+    """A table begun anew as data: what `start_over` does, for these settings."""
+
+    logstore: Logstore
+
+    def carry_out(self, lake: Lake, tools: Tools) -> Finished:
+        made = start_over(lake, self)
+        return Finished(None, replace(self.view, location=made.location()))
 
 
 @dataclass(frozen=True)
@@ -174,7 +216,14 @@ def plan_register(
         trouble=tuple(trouble),
         notes=tuple(notes),
     )
-    return PlannedRegistration(view, known.there, known.old, chosen=bool(metadata))
+    named_one = ("--metadata", view.metadata) if metadata or view.trouble else ()
+    return PlannedRegistration(
+        view=view,
+        there=known.there,
+        old=known.old,
+        chosen=bool(metadata),
+        does=calls.REGISTER.plus(*named_one),
+    )
 
 
 def _found(lake: Lake, name: str, known: _Known, metadata: str) -> tuple[list[_Candidate], list[Version]]:
@@ -203,12 +252,6 @@ def _unsound(table: Table, state: TableState) -> Iterator[str]:
         yield "it knows no logstore: sls-lake never landed in it"
 
 
-def call_of(planned: PlannedRegistration) -> Call:
-    """What registers it: metadata with trouble has to be named, so that nobody takes it for the newest."""
-    wanted = planned.chosen or planned.view.trouble
-    return calls.REGISTER.plus(*(("--metadata", planned.view.metadata) if wanted else ()))
-
-
 def register(lake: Lake, planned: PlannedRegistration) -> Table:
     """Do it; the table as the catalog has it then.
 
@@ -221,7 +264,7 @@ def register(lake: Lake, planned: PlannedRegistration) -> Table:
         raise LedgerBroken(
             f"{view.metadata} is not registered: {'; '.join(view.trouble)}. Name it to register it "
             "all the same",
-            cures=(call_of(planned),),
+            cures=(planned.does,),
         )
     if not planned.there:
         lake.ensure_namespace(view.table)
@@ -264,7 +307,7 @@ def _changed(name: str) -> LandingConflict:
     )
 
 
-def plan_start_over(lake: Lake, logstore: Logstore, client: SlsClient) -> StartOver:
+def plan_start_over(lake: Lake, logstore: Logstore, client: SlsClient) -> PlannedStart:
     """What giving the old table up means. Changes nothing.
 
     Raises ConfigError when the catalog has the table, or nothing says that there was one.
@@ -283,7 +326,7 @@ def plan_start_over(lake: Lake, logstore: Logstore, client: SlsClient) -> StartO
         )
     group = f"group {logstore.group.name} has checkpoints of shards {', '.join(map(str, shards))}"
     place = place_of(lake.catalog(), name) if former or known.there else None
-    return StartOver(
+    view = StartOver(
         table=name,
         found=(
             *([str(known.why)] if known.why else []),
@@ -294,15 +337,17 @@ def plan_start_over(lake: Lake, logstore: Logstore, client: SlsClient) -> StartO
         there=known.there,
         named=known.old,
     )
+    return PlannedStart(view=view, logstore=logstore)
 
 
-def start_over(lake: Lake, logstore: Logstore, planned: StartOver) -> Table:
+def start_over(lake: Lake, decided: PlannedStart) -> Table:
     """Make the new table; the one in the catalog then.
 
     Raises as `Lake.create`; where the catalog has a row of the old one, LandingConflict when its metadata is
     there again, LandingUnknown when the catalog did not answer, and ConfigError for one that cannot do it.
     """
-    contract, name = Contract.from_columns(logstore.columns), planned.table
+    planned = decided.view
+    contract, name = Contract.from_columns(decided.logstore.columns), planned.table
     if not planned.there:
         return lake.create(name, contract, location=planned.location or None)
     known, catalog = _known(lake, name), lake.catalog()

@@ -19,16 +19,20 @@ It proves that the table knows nothing of the new logstore, and that the old one
 says. It cannot prove that no log is in both: who copied logs over begins behind the copies.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pipelines.landing.commit import authored, publish
+from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import Planned
+from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.place import Trust, look
 from pipelines.landing.ledger.start import check_origin, logs_before, mislabelled, origin_text
 from pipelines.landing.ledger.values import Deed, Forgotten, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.fresh_starts import At, Floors, starts_of
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.errors import (
@@ -46,8 +50,11 @@ _ANEW_S = 5
 
 
 @dataclass(frozen=True)
-class Relabelling:
+class Relabelling(Effect):
     """What is changed: the origin's id, which stays, and its text before and after."""
+
+    THEN = (calls.LAND,)
+    WHAT = "{origin} in {table}: {before} becomes {after}; no row changes"
 
     table: str
     origin: str
@@ -75,7 +82,7 @@ def plan_relabel(lake: Lake, logstore: Logstore, client: SlsClient) -> Planned[R
 
 
 @dataclass(frozen=True)
-class Moved:
+class Moved(Effect):
     """A logstore that goes on under another name.
 
     old, new  ids of both origins; `before` and `after` their readable identities
@@ -88,6 +95,9 @@ class Moved:
               (unix seconds) of the oldest of them
     """
 
+    WHAT = "{before} ({old}) goes on in {table} as {after} ({new}), from these cursors"
+    THEN = (calls.LAND,)
+
     table: str
     old: str
     new: str
@@ -99,6 +109,25 @@ class Moved:
     left: tuple[int, ...] | None
     unasked: str
     before_s: Mapping[int, int] = field(default_factory=dict)
+
+    def said(self) -> Iterable[Note]:
+        reached = f", landed up to {moment_text(self.reached_s)} UTC" if self.reached_s else ""
+        yield Note(f"the rows and the ledger of {self.old} stay{reached}")
+        for shard, at_s in sorted(self.before_s.items()):
+            yield Note(
+                f"logs of shard {shard} lie before its start and are not landed: the oldest was received "
+                f"{moment_text(at_s)} UTC",
+                "warn",
+            )
+        if self.left is None and not self.unasked:
+            yield Note(
+                "the service says that the old logstore is gone: what had not landed cannot land any more"
+            )
+        yield Note("no proof that no log is in both: who copied logs over begins behind the copies")
+
+    def document(self) -> dict[str, Any]:
+        starts = [{"shard": shard, "cursor": cursor} for shard, cursor in self.starts.items()]
+        return super().document() | {"starts": starts}
 
     @property
     def refusal(self) -> str:

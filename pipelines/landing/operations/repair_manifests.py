@@ -14,7 +14,7 @@ listed, the ledger stays, and `verify` names what brings the rest back. In a sha
 of hours with rows removed for good are left out: nobody could say that they hold none of the removed rows.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from pyiceberg.manifest import DataFile, ManifestFile
@@ -22,6 +22,7 @@ from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.commit import authored
+from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents import choice, strays
 from pipelines.landing.contents.cells import Count, Key, Tally, partition_origin
@@ -55,7 +56,7 @@ class ShardListed:
 
 
 @dataclass(frozen=True)
-class Repair:
+class Repair(Effect):
     """What `table repair-manifests` would do.
 
     lost     names of the manifests, or of the manifest list, that cannot be read
@@ -64,6 +65,9 @@ class Repair:
     missing  rows that the ledger knows and that no file has
     """
 
+    WHAT = "{table}: the data files of manifests that cannot be read are listed again"
+    THEN = (calls.VERIFY.plus(does="proves it"),)
+
     table: str
     lost: tuple[str, ...]
     files: int
@@ -71,6 +75,14 @@ class Repair:
     left: int
     missing: int
     shards: tuple[ShardListed, ...]
+
+    def said(self) -> Iterable[Note]:
+        if self.missing:
+            yield Note(
+                f"{self.missing:,} rows are missing. Restore lost data files first if you can: this command "
+                "lists them then, with what is left out for their sake",
+                "loss",
+            )
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ from sls_io.planning.plan import plan_fill, since_start
 from sls_io.planning.survey import survey_hours
 from sls_io.planning.values import LedgerChange, PlannedWindow, Survey
 from sls_io.values.claim import Ledger
+from sls_io.values.cures import Cure
 from sls_io.values.errors import (
     ConfigError,
     CursorExpired,
@@ -79,6 +80,11 @@ class _Replacing:
     schema: Schema | None
     skip: Skip | None
 
+    @property
+    def view(self) -> "Replacement":
+        """What is shown of it."""
+        return Replacement(**vars(self.undone.view), windows=len(self.windows))
+
     def work(self, tools: Tools) -> "PlannedReplace":
         """Pull and write the hours as a run does. Raises TransportError when a window ended early."""
         tools.on_event("write")
@@ -99,9 +105,7 @@ class _Replacing:
 
         def on(current: PlannedUndo) -> PlannedReplace:
             change = _change(self, current, attempt)
-            return PlannedReplace(
-                self.undone.view, current.place, change, again=again, coming=self, attempt=attempt
-            )
+            return PlannedReplace(self.view, current.place, change, again=again, coming=self, attempt=attempt)
 
         def again() -> PlannedReplace:
             current = self.look()
@@ -114,7 +118,19 @@ class _Replacing:
 
 
 @dataclass(frozen=True)
-class PlannedReplace(Planned[Undo]):
+class Replacement(Undo):
+    """What `backfill --mode replace` would do; so many `windows` are pulled and landed instead."""
+
+    WHAT = "{table}: the rows of these hours leave, and windows land instead, in the same commit"
+
+    windows: int = 0
+
+    def then(self) -> Iterable[Cure]:
+        return ()
+
+
+@dataclass(frozen=True)
+class PlannedReplace(Planned[Replacement]):
     """What would leave; `coming` in the same commit, `attempt` once that was pulled."""
 
     coming: _Replacing = field(kw_only=True)
@@ -179,7 +195,7 @@ def _plan(
     chains = 1 + max((p.chain for p in again), default=0)
     more = tuple(replace(p, chain=p.chain + chains) for p in lacking)
     coming = _Replacing(look, client, logstore, undone, hours, (*again, *more), len(more), schema, skip)
-    return PlannedReplace(undone.view, undone.place, None, work=coming.work, coming=coming)
+    return PlannedReplace(coming.view, undone.place, None, work=coming.work, coming=coming)
 
 
 def _cursors(windows: Iterable[PlannedWindow]) -> dict[int, IntervalSet]:

@@ -9,7 +9,7 @@ It also settles a `main` that somebody moved by hand, which every landing refuse
 was moved to, the ledger follows the move; with the snapshot of the newest landing, the move is taken back.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -18,8 +18,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.commit import authored
+from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents import sameness
+from pipelines.landing.hours import hour_text, moment_text
 from pipelines.landing.ledger import codec, fence
 from pipelines.landing.ledger.place import Looked
 from pipelines.landing.ledger.reading import Misread, Unreadable
@@ -49,7 +51,7 @@ from pipelines.landing.operations import reach
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger
-from sls_io.values.cures import Call, Do
+from sls_io.values.cures import Call, Cure, Do
 from sls_io.values.errors import ConfigError, LedgerBroken
 from sls_io.values.window import Cursor, IntervalSet, Window
 from sls_io.wire.client import SlsClient
@@ -82,14 +84,17 @@ class ShardBack:
 
 
 @dataclass(frozen=True)
-class Rollback:
+class Rollback(Effect):
     """What `table rollback` would do. Row and file counts are those of main, now and then;
     what leaves and returns is None where the manifests of main cannot be read.
 
     hours      receive hours (since 1970) of the windows that the ledger gives back
     hours_out  those of them with windows that only a backfill which names the hour lands again
     notes      what a person should know before saying yes
+    kept       what the service still has of what the next runs pull again; None when it was not asked
     """
+
+    QUIET = frozenset({"snapshot_id", "landings", "notes", "hours_out"})
 
     table: str
     snapshot_id: int
@@ -105,11 +110,39 @@ class Rollback:
     shards: tuple[ShardBack, ...]
     notes: tuple[str, ...] = ()
     hours_out: tuple[int, ...] = ()
+    kept: reach.StillThere | None = None
 
     @property
     def pulled_again(self) -> bool:
         """Whether the next runs pull anything again."""
         return any(s.again for s in self.shards) or bool(set(self.hours) - set(self.hours_out))
+
+    @property
+    def headline(self) -> str:
+        landed = moment_text(self.landed_ms // 1000)
+        return f"{self.table} back to snapshot {self.snapshot_id}, landed {landed} UTC"
+
+    def said(self) -> Iterable[Note]:
+        yield from map(Note, self.notes)
+        if self.rows_then == 0:
+            yield Note("the table will be empty: nothing had landed by that time")
+        if self.pulled_again:
+            yield Note(
+                "what the ledger gives back is pulled again by the next runs; what retention took becomes a "
+                "gap"
+            )
+        if any(shard.kept_out for shard in self.shards):
+            hours = ", ".join(map(hour_text, self.hours_out)) or "older hours"
+            yield Note(f"no live run pulls what stays withdrawn: a backfill that names {hours} does")
+        if self.kept is None:
+            yield Note("the service was not asked what it still has of that")
+        elif self.kept.rows:
+            yield Note(f"of what is given back: {self.kept}", "loss" if self.kept.lost else "")
+        if self.kept is not None and len({shard.origin for shard in self.shards}) > 1:
+            yield Note("what the service still has of the table's other logstores was not asked")
+
+    def then(self) -> Iterable[Cure]:
+        return (calls.LAND,) if self.pulled_again else ()
 
 
 def plan_rollback(

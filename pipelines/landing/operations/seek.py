@@ -15,13 +15,14 @@ Worked example: shards 0 and 1 have landed up to 09:20, and are put at 07:30. Ho
 again; 09 is not over, so asking again after 10:00 brings it.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from pipelines.landing.commit.effect import Effect, Note, Row
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.coordinators import coordinator_of, published, standing
-from pipelines.landing.hours import hours_text
+from pipelines.landing.hours import hours_text, moment_text
 from pipelines.landing.ledger.start import NO_GROUP_CODE
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.replace import PlannedReplace, plan_replace
@@ -43,23 +44,30 @@ _FAR = 2**62
 
 @dataclass(frozen=True)
 class Sought:
-    """One shard: its frontier, the cursor it is put at, and what that means. `cursor` is never beyond what
-    live runs may read by now; None where nothing is said of the shard, or nothing of it has landed."""
+    """One shard: its frontier, the cursor it is put at, and what that means; how its place was found, and
+    what became of its checkpoint. `cursor` is never beyond what live runs may read by now; None where nothing
+    is said of the shard, or nothing of it has landed."""
 
     shard: int
     frontier: Cursor | None
     cursor: Cursor | None
     way: Way
+    place: str = ""
+    outcome: str | None = None
 
 
 @dataclass(frozen=True)
-class PlannedSeek:
+class PlannedSeek(Effect):
     """What a seek does, with the exact table it was looked at.
 
+    source   what the shards are put at, in words, and `readers` who is in the way of that
     hours    receive hours (since 1970) that are landed again
     not_yet  hours that were asked for and that not every frontier has passed
     gone     hours that were asked for and of which retention has taken a part
     """
+
+    WHAT = "{source} to table {table}"
+    QUIET = frozenset({"readers"})
 
     table: str
     shards: tuple[Sought, ...]
@@ -68,6 +76,51 @@ class PlannedSeek:
     hours: range = range(0)
     not_yet: range = range(0)
     gone: range = range(0)
+    source: str = ""
+    readers: tuple[str, ...] = ()
+    follows: bool = True
+
+    def said(self) -> Iterable[Note]:
+        if self.again is not None:
+            yield Note(
+                f"{hours_text(self.hours)} would be landed again, with all shards: {self.again.view.rows:,} "
+                f"rows in {self.again.view.files} files leave, and {self.again.view.windows} windows are "
+                "pulled and landed instead, in the same commit"
+            )
+            yield from self.again.view.said()
+        for one in self.skip.view.shards:
+            owed = _text(one.hours) or "what retention has not taken"
+            yield Note(f"shard {one.shard}: {owed} is owed then; runs and verify name the backfill")
+        yield from (Note(f"not again: {sentence}", "warn") for sentence in unreached(self))
+        if self.follows:
+            yield Note("the group's checkpoints follow the table")
+        else:
+            yield Note(f"live runs go on from {moment_text(self.skip.view.time_s)} UTC")
+        if self.readers:
+            yield Note(
+                f"it is read by {', '.join(self.readers)}: --execute is refused until that has ended", "warn"
+            )
+
+    def tables(self) -> dict[str, list[Row]]:
+        again = self.again.view.tables() if self.again else {}
+        return super().tables() | {f"again, {name}": rows for name, rows in again.items()}
+
+    def document(self) -> Row:
+        """`cursor` is where a shard goes, `outcome` what became of its checkpoint."""
+        skip, again = self.skip.view, self.again
+        return {
+            "from": self.source,
+            "to": f"table {self.table}",
+            "readers": self.readers,
+            "table": self.table,
+            "origin": skip.origin,
+            "shards": [asdict(one) for one in self.shards],
+            "again": {**again.view.document(), "hours": _text(self.hours)} if again else None,
+            "owed": [asdict(one) | {"hours": _text(one.hours)} for one in skip.shards],
+            "not_yet": _text(self.not_yet),
+            "gone": _text(self.gone),
+            "time_s": skip.time_s,
+        }
 
     @property
     def decided(self) -> Planned[Any]:
@@ -97,7 +150,7 @@ def plan_seek(
         _sought(s, c, ledger.shards.get(s), later.get(s), forward_only=forward_only)
         for s, c in sorted(cursors.items())
     )
-    planned = PlannedSeek(logstore.table, shards, skip)
+    planned = PlannedSeek(logstore.table, shards, skip, follows=not forward_only)
     back = {one.shard: wanted[one.shard] for one in shards if one.way == "again"}
     if not back:
         return planned
@@ -116,6 +169,10 @@ def plan_seek(
         return planned
     again = plan_replace(lake, logstore, client, hours, skip=skip.view)
     return replace(planned, again=again)
+
+
+def _text(hours: range) -> str:
+    return hours_text(hours) if hours else ""
 
 
 def unreached(planned: PlannedSeek) -> tuple[str, ...]:

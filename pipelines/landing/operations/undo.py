@@ -17,6 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 
 from pipelines.landing.commit import authored
+from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents import slices
 from pipelines.landing.contents.cells import Cell, Cells, totals
@@ -25,33 +26,30 @@ from pipelines.landing.contents.slices import Slice
 from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger.fence import withdrawn
 from pipelines.landing.ledger.place import Place, Trust, look
+from pipelines.landing.ledger.reading import spans
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger, ShardLedger
-from sls_io.values.errors import ConfigError, LedgerBroken, ShardGone
+from sls_io.values.cures import Cure
+from sls_io.values.errors import ConfigError, LedgerBroken, ShardGone, printable
 from sls_io.values.window import HOUR_S, IntervalSet
 from sls_io.wire.client import SlsClient
 
 
 @dataclass(frozen=True)
-class ShardUndone:
-    """One shard: rows that leave, rows its ledger keeps, and the cursor intervals withdrawn."""
-
-    shard: int
-    rows: int
-    rows_after: int
-    withdrawn: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True)
-class Undo:
+class Undo(Effect):
     """What `table undo` would do. `hours` are receive hours (since 1970) with their rows.
 
     others   column that the logstore does not declare -> its values in these rows; where the rows are pulled
              again, it is null
+    cannot_come_again   what retention has taken of them already, a sentence a shard
     """
+
+    WHAT = "{table}: the rows of these hours leave"
+    QUIET = frozenset({"cannot_come_again"})
 
     table: str
     origin: str
@@ -59,8 +57,28 @@ class Undo:
     rows: int
     files: int
     file_bytes: int
-    shards: tuple[ShardUndone, ...]
+    shards: tuple[slices.ShardWithdrawn, ...]
     others: Mapping[str, int]
+    cannot_come_again: tuple[str, ...] = ()
+
+    def said(self) -> Iterable[Note]:
+        for name, values in sorted(self.others.items()):
+            yield Note(
+                f"{values:,} values of column {printable(name)} leave: the logstore does not declare it, so "
+                "it is null in rows that are pulled again",
+                "warn",
+            )
+        for text in self.cannot_come_again:
+            yield Note(text, "loss")
+
+    def then(self) -> Iterable[Cure]:
+        does = "lands these hours again"
+        if self.cannot_come_again:
+            does = (
+                "lands again what retention still has; the rest comes back only by a rollback, while its "
+                "files are there"
+            )
+        return [calls.of_hours(calls.BACKFILL, span, does) for span in spans(self.hours)]
 
 
 @dataclass(frozen=True)
@@ -193,14 +211,8 @@ def _view(
         rows=leaving.rows,
         files=len(tasks),
         file_bytes=sum(task.file.file_size_in_bytes for task in tasks),
-        shards=tuple(
-            ShardUndone(
-                shard=shard,
-                rows=before.shards[shard].rows - ledger.shards[shard].rows,
-                rows_after=ledger.shards[shard].rows,
-                withdrawn=ledger.shards[shard].withdrawn.minus(before.shards[shard].withdrawn).pairs,
-            )
-            for shard in shards
+        shards=slices.withdrawn_of(
+            before, ledger, {s: before.shards[s].rows - ledger.shards[s].rows for s in shards}
         ),
         others=others,
     )

@@ -1,9 +1,10 @@
 """What a run tells people: numbers per run and per receive hour, and why shards waited."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pipelines.landing.commit.effect import Note
 from pipelines.landing.hours import hour_text
 from pipelines.landing.table import calls
 from sls_io.planning.values import Again, Plan
@@ -296,3 +297,11 @@ _EARLIER = {
     None: "the service told a wrong begin then, or `start` was lowered since",
 }
 """Why a history begins earlier than the ledger says."""
+
+
+def notes_of(report: LandingReport | PlanReport) -> Iterator[Note]:
+    """What a landing, or what one would be, tells of single shards."""
+    yield from (Note(f"gap, {text}") for text in report.gaps)
+    yield from (Note(f"suspect: {text}", "loss") for text in report.suspects)
+    yield from (Note(f"gap: {text}", "warn") for text in report.readable)
+    yield from (Note(f"shard {shard} waits: {why}") for shard, why in sorted(report.waits.items()))

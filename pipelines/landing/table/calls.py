@@ -78,9 +78,15 @@ def shown(cure: Cure, logstore: str = "") -> str:
 
 
 def line(cure: Cure, logstore: str = "") -> str:
-    """As `shown`, and what it does."""
+    """As `shown`, and what it does as a shell's comment, so that the whole line runs when it is copied."""
     does = cure.does if isinstance(cure, Call) else ""
-    return f"{shown(cure, logstore)}   {does}".rstrip()
+    return shown(cure, logstore) + (f"   # {does}" if does else "")
+
+
+def phrase(cures: Iterable[Cure], logstore: str = "") -> str:
+    """Within a sentence."""
+    told = ((shown(cure, logstore), cure.does if isinstance(cure, Call) else "") for cure in cures)
+    return "; ".join(f"{text} ({does})" if does else text for text, does in told)
 
 
 def documents(cures: Iterable[Cure], logstore: str = "") -> list[dict[str, str]]:

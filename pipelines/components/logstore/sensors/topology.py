@@ -17,7 +17,7 @@ from hashlib import sha256
 
 import dagster as dg
 
-from pipelines.components.logstore.metadata import Metadata, bullets
+from pipelines.components.logstore.metadata import Metadata, bullets, records
 from pipelines.components.logstore.schedule import live_request
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.watch.look import Look
@@ -167,25 +167,22 @@ def _observed(origin: dg.AssetKey, now: Topology, found: tuple[Event, ...]) -> d
 
 def _shown(now: Topology, said: list[str]) -> Metadata:
     shards = now.look.shards
-    names = ("shard", "status", "parents", "table", "first key")
-    columns = dg.TableSchema(columns=[dg.TableColumn(name) for name in names])
     rows = (
-        (
-            s.id,
-            "readonly" if s.readonly else "readwrite",
-            ", ".join(map(str, sorted(now.parents[s.id]))),
-            now.standing(s),
-            f"{s.begin_key[:_KEY_SHOWN]}…",
-        )
+        {
+            "shard": s.id,
+            "status": "readonly" if s.readonly else "readwrite",
+            "parents": ", ".join(map(str, sorted(now.parents[s.id]))),
+            "table": now.standing(s),
+            "first key": f"{s.begin_key[:_KEY_SHOWN]}…",
+        }
         for s in shards
     )
-    records = [dg.TableRecord(dict(zip(names, row, strict=True))) for row in rows]
     values: Metadata = {
         "shards": dg.MetadataValue.int(len(shards)),
         "readwrite": dg.MetadataValue.int(sum(not s.readonly for s in shards)),
         "readonly": dg.MetadataValue.int(sum(s.readonly for s in shards)),
         "closing": dg.MetadataValue.int(len(now.ends)),
-        "by shard": dg.MetadataValue.table(records, schema=columns),
+        "by shard": records(rows),
     }
     if said:
         values["changed"] = bullets(said[:_LINES_MAX])
