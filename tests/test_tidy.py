@@ -102,6 +102,7 @@ FOREIGN_WORDS = {
     "pipelines/landing/table/lake.py:catalog": "each database has its own error for a table that is there",
     "pipelines/landing/table/trouble.py:is_storage": "Arrow says nothing but words of what S3 answered",
     "pipelines/landing/table/trouble.py:storage_trouble": "the same",
+    "sls_io/wire/vendor_keys.py:_said": "the vendor's library says nothing but words of what STS answered",
     "pipelines/landing/run/write.py:raised_in": "Spark hands a task's error on as a traceback in text",
 }
 """Where the messages of others are read, which say it in no other way; and why."""

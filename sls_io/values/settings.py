@@ -56,17 +56,18 @@ class Credentials(Settings):
     """Where the key pair comes from; never the key pair itself.
 
     provider `env` reads ALIBABA_CLOUD_ACCESS_KEY_ID, ALIBABA_CLOUD_ACCESS_KEY_SECRET and
-    ALIBABA_CLOUD_SECURITY_TOKEN; `profile` reads the profile `name` of ~/.aliyun/config.json; `import`
+    ALIBABA_CLOUD_SECURITY_TOKEN; `profile` takes the profile `name` of ~/.aliyun/config.json, in its mode;
+    `default` looks where the vendor's programs do: environment, OIDC, profile, ECS role, URI; `import`
     calls `name` ("package.module:function"), which returns (id, secret, token or "") and, if it knows,
     when they end: unix seconds, or a text like STS's Expiration. Keys that end are asked for again.
     """
 
-    provider: Literal["env", "profile", "import"] = "env"
+    provider: Literal["env", "profile", "default", "import"] = "env"
     name: str = ""
 
     @model_validator(mode="after")
     def _name_goes_with_a_provider(self) -> Self:
-        if self.provider == "env" and self.name:
+        if self.provider in ("env", "default") and self.name:
             raise ValueError("credentials.name goes with the provider 'profile' or 'import'")
         if self.provider == "import" and not self.name:
             raise ValueError("credentials.name: provider 'import' needs it, package.module:function")

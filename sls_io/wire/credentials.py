@@ -14,10 +14,14 @@ from typing import Any, NamedTuple
 from sls_io.values.errors import ConfigError
 from sls_io.values.named import Unusable, called, load
 from sls_io.values.settings import Credentials
+from sls_io.wire.vendor_keys import vendor_keys
 
 ENV_ID = "ALIBABA_CLOUD_ACCESS_KEY_ID"
 ENV_SECRET = "ALIBABA_CLOUD_ACCESS_KEY_SECRET"
 ENV_TOKEN = "ALIBABA_CLOUD_SECURITY_TOKEN"
+_NOT_A_CONFIG = "~/.aliyun/config.json is not the command line tool's JSON"
+_PLAIN_MODES = ("AK", "StsToken")
+"""Modes of a profile whose keys sign as they stand there."""
 _RETURNS = "(id, secret, token or '')"
 _ENDS = "when the keys end, in unix seconds or like 2026-11-20T07:00:00Z"
 
@@ -31,20 +35,28 @@ class Keys(NamedTuple):
     expires_s: float = float("inf")
 
 
-def resolve(credentials: Credentials) -> Keys:
+def resolve(credentials: Credentials, *, refused: bool = False) -> Keys:
     """The keys, from where `credentials` says they are found, read anew at each call.
 
     Called wherever a client is built, executors included, so that no key ever travels, and again when
-    keys end. Raises ConfigError, naming the place and never the content, when there is no usable pair.
+    keys end, or were `refused`: then a role is asked for new ones, too, which otherwise are kept until a
+    quarter of an hour before their end. Raises ConfigError, naming the place and never the content, when
+    there is no usable pair.
     """
+    if credentials.provider == "default":
+        return Keys(*vendor_keys(None, anew=refused))
     if credentials.provider == "env":
         found = os.environ
         keys = Keys(found.get(ENV_ID, ""), found.get(ENV_SECRET, ""), found.get(ENV_TOKEN, ""))
         place = f"set {ENV_ID} and {ENV_SECRET} in the environment"
     elif credentials.provider == "profile":
         profile = credentials.name or "default"
-        keys = _from_profile(profile)
-        place = f"write profile {profile!r} with mode AK or StsToken in ~/.aliyun/config.json"
+        words = _profile(profile)
+        # In every other mode a key pair may stand there, too: that of a user who may become a role.
+        if str(words.get("mode") or "AK") not in _PLAIN_MODES:
+            return Keys(*vendor_keys(profile, anew=refused))
+        keys = _in_profile(words)
+        place = f"write profile {profile!r} in ~/.aliyun/config.json"
     else:
         keys = _from_import(credentials.name)
         place = f"let {credentials.name} return {_RETURNS}"
@@ -53,23 +65,29 @@ def resolve(credentials: Credentials) -> Keys:
     return keys
 
 
-def _from_profile(name: str) -> Keys:
+def _profile(name: str) -> dict[str, Any]:
     path = Path.home() / ".aliyun" / "config.json"
     try:
         profiles = json.loads(path.read_text(encoding="utf-8"))["profiles"]
-        found: dict[str, Any] = next((p for p in profiles if p.get("name") == name), {})
-        pair = [str(found.get(k) or "") for k in ("access_key_id", "access_key_secret", "sts_token")]
-        return Keys(pair[0], pair[1], pair[2], _moment_s(found.get("sts_expiration")))
+        return dict(next((p for p in profiles if p.get("name") == name), {}))
     except (OSError, RuntimeError) as error:
         # A RuntimeError without a home folder; of its kind is a RecursionError, too.
         if isinstance(error, RecursionError):
-            raise ConfigError("~/.aliyun/config.json is not the command line tool's JSON") from None
+            raise ConfigError(_NOT_A_CONFIG) from None
         raise ConfigError(
             f"~/.aliyun/config.json cannot be read ({type(error).__name__}); credentials provider 'profile' "
             "needs it in the home folder of who runs this"
         ) from None
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
-        raise ConfigError("~/.aliyun/config.json is not the command line tool's JSON") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ConfigError(_NOT_A_CONFIG) from None
+
+
+def _in_profile(found: dict[str, Any]) -> Keys:
+    pair = [str(found.get(k) or "") for k in ("access_key_id", "access_key_secret", "sts_token")]
+    try:
+        return Keys(pair[0], pair[1], pair[2], _moment_s(found.get("sts_expiration")))
+    except (ValueError, OverflowError):
+        raise ConfigError(_NOT_A_CONFIG) from None
 
 
 def _from_import(path: str) -> Keys:

@@ -50,6 +50,7 @@ from sls_io.values.errors import (
 )
 from sls_io.values.settings import Service, is_loopback
 from sls_io.wire.credentials import ENV_ID, ENV_SECRET, ENV_TOKEN, Keys, resolve
+from sls_io.wire.denial import denial_in
 from sls_io.wire.http import Answer, Lost, Wire
 
 _HOST_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
@@ -417,18 +418,19 @@ class Transport(LogClient):
             # Our clock is wrong by more than the service bears; its Date header says by how much.
             self._shared.skew_s = self._shared.service_date[0] - self._clock.now()
             return AT_ONCE
-        if keys_refused(answer.status, code) and self._renewed(used):
+        if keys_refused(answer.status, code) and self._renewed(used, refused=True):
             return AT_ONCE
         return None
 
-    def _renewed(self, used: Keys) -> bool:
+    def _renewed(self, used: Keys, *, refused: bool = False) -> bool:
         """Whether there are other keys now than the `used` ones, found by another thread or given by the
         provider. A provider that fails in the middle of the work leaves the keys as they are."""
         with self._shared.renewing:
             if self._shared.keys == used:
                 with contextlib.suppress(ConfigError):
-                    self._shared.keys = resolve(self.service.credentials)
-            return self._shared.keys != used
+                    self._shared.keys = resolve(self.service.credentials, refused=refused)
+            # Their end may be said anew each time.
+            return self._shared.keys[:3] != used[:3]
 
     def _renew_ahead(self) -> None:
         """Ask for keys again that are about to end, so that no call has to fail for it."""
@@ -492,7 +494,10 @@ class Transport(LogClient):
     def _error(self, call: _Call, answer: Answer, code: str, text: str, rule: RetryRule | None) -> SlsError:
         """The error of our tree for an answer that is not a usable 200."""
         request_id = printable(answer.headers.get("x-log-requestid", "")[:64])
-        if call.private:
+        denial = denial_in(text) if keys_refused(answer.status, code) else None
+        if denial:
+            text = str(denial)
+        elif call.private:
             # A service may repeat what it could not read, and what it could not read are logs.
             text = "the service refuses the call (its own words are left out: they may repeat logs)"
         elif keys_refused(answer.status, code) or code == _BAD_SIGNATURE:
@@ -504,7 +509,7 @@ class Transport(LogClient):
             return Throttled(code, text, status=answer.status, request_id=request_id)
         kind = _OURS.get(code, ServiceError)
         kind = _FOR_VENDOR[kind] if call.vendor else kind
-        hint = self._hint(call, answer.status, code)
+        hint = denial.cure if denial else self._hint(call, answer.status, code)
         error = kind(code, text, status=answer.status, request_id=request_id, hint=hint)
         if isinstance(error, _Vendor):
             error.adopt(code, printable(text), answer.status, request_id)

@@ -55,7 +55,7 @@ def make_papers(folder: Path, *, address: str = "127.0.0.1", days: int = 1) -> P
         critical=True,
     )  # fmt: skip
     leaf = signed(x509.Name([]), key.public_key(), False).add_extension(
-        x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), critical=True
+        x509.SubjectAlternativeName([_name(address)]), critical=True
     )
     papers = Papers(folder / "authority.pem", folder / "server.pem", folder / "server.key")
     for path, builder in ((papers.authority, root), (papers.certificate, leaf)):
@@ -67,6 +67,13 @@ def make_papers(folder: Path, *, address: str = "127.0.0.1", days: int = 1) -> P
         )
     )
     return papers
+
+
+def _name(address: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(address))
+    except ValueError:
+        return x509.DNSName(address)
 
 
 def carry_both(outer: socket.socket, inner: socket.socket) -> None:

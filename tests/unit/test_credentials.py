@@ -59,6 +59,31 @@ def test_a_token_that_ended_in_the_environment_says_that_environments_stay() -> 
     assert len(server.seen) == 1 and CANARY not in str(caught.value)
 
 
+def test_a_denial_by_ram_names_action_and_resource_and_the_statement_that_is_lacking() -> None:
+    resource = "acs:log:cn-hangzhou:1234:project/p/logstore/logs/consumergroup/g"
+    denied = error(
+        401, "Unauthorized", f"denied by sts or ram, action: log:ConsumerGroupHeartBeat, resource: {resource}"
+    )
+    with talking(denied) as (t, server), pytest.raises(ServiceError) as caught:
+        t.exchange("GET", SHARDS)
+    assert len(server.seen) == 1
+    assert f"RAM does not allow this key log:ConsumerGroupHeartBeat on {resource}" in str(caught.value)
+    said = str(caught.value).partition("lacks the statement ")[2]
+    assert json.loads(said) == {
+        "Effect": "Allow",
+        "Action": "log:ConsumerGroupHeartBeat",
+        "Resource": resource,
+    }
+
+
+def test_of_a_refusal_that_names_no_action_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_ID", CANARY)
+    refused = error(401, "Unauthorized", f"action: {CANARY}, resource: {CANARY}")
+    with talking(refused) as (t, _), pytest.raises(ServiceError) as caught:
+        t.exchange("GET", SHARDS)
+    assert CANARY not in str(caught.value)
+
+
 def test_keys_are_asked_for_again_before_they_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     clock = ManualClock()
