@@ -18,7 +18,8 @@ from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError, printable
 
 KEYS_ASKED_AGAIN_S = 180.0
-"""How long keys are used whose end is not told: the library renews those, a quarter of an hour ahead."""
+"""How long a role's keys are used whose end is not told: the library renews those, a quarter of an hour
+ahead. Keys of a user have no end."""
 _UNSAID_CODES = ("SignatureDoesNotMatch", "IncompleteSignature")
 """Codes of STS whose sentence repeats what was signed."""
 _ANEW_PAUSE_S = 60.0
@@ -93,7 +94,8 @@ def _read(found: Any) -> VendorKeys:
     pair = found.get_access_key_id(), found.get_access_key_secret(), found.get_security_token()
     if not (pair[0] and pair[1]):
         raise ValueError("no key pair in it")
-    ends_s = found.get_expiration() or SYSTEM_CLOCK.now() + KEYS_ASKED_AGAIN_S
+    untold_s = SYSTEM_CLOCK.now() + KEYS_ASKED_AGAIN_S if pair[2] else float("inf")
+    ends_s = found.get_expiration() or untold_s
     return VendorKeys(str(pair[0]), str(pair[1]), str(pair[2] or ""), float(ends_s))
 
 

@@ -19,7 +19,7 @@ from tests.backends.storage import Bucket, Folder, Storage
 from tests.worlds.lossy_catalog import lossy
 from tests.worlds.one_logstore import make_lake
 
-PLACES = ("sqlite-file", "postgres-file", "postgres-s3", "rest-file", "rest-s3")
+PLACES = ("sqlite-file", "postgres-file", "postgres-s3", "postgres-oss", "rest-file", "rest-s3")
 _PG_COMMIT = b"COMMIT"
 _REST_COMMIT = b"POST /v1/namespaces/bronze/tables/"
 
@@ -85,13 +85,10 @@ def made(name: str, folder: Path, servers: Servers) -> Iterator[Place]:
     catalog, _, storage = name.partition("-")
     warehouse, files, properties = f"file://{folder}/warehouse", Folder(f"{folder}/warehouse"), {}
     keep: Storage = files
-    if storage == "s3":
+    if storage != "file":
         bucket = servers.s3.new_bucket()
-        warehouse, keep, properties = (
-            f"s3://{bucket}/warehouse",
-            Bucket(servers.s3, bucket),
-            servers.s3.properties,
-        )
+        warehouse, keep = f"{storage}://{bucket}/warehouse", Bucket(servers.s3, bucket, storage)
+        properties = servers.s3.oss_properties if storage == "oss" else servers.s3.properties
     if catalog == "sqlite":
         direct = make_lake(folder)
         lake, behind = lossy(direct)

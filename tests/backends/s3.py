@@ -5,7 +5,7 @@ that objects look older, and that the server refuses everything for a while.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -13,15 +13,13 @@ from typing import Any
 from pyarrow.fs import FileSelector, FileType, S3FileSystem
 
 from tests.backends.kept import Kept, serve
+from tests.backends.strict import OSS, TEMPORARY_KEY_ID, App, Start, Strict
 
 KEY_ID = "sls-lake-tests-key-id"
 KEY_SECRET = "sls-lake-tests-key-secret"
 REGION = "us-east-1"
 _ACCOUNT = "123456789012"
 _ERROR = "<Error><Code>{code}</Code><Message>{message}</Message></Error>"
-
-Start = Callable[[str, list[tuple[str, str]]], object]
-App = Callable[[dict[str, Any], Start], Iterable[bytes]]
 
 
 class S3:
@@ -30,6 +28,7 @@ class S3:
     def __init__(self) -> None:
         self._kept = Kept(__name__)
         self.endpoint = f"http://127.0.0.1:{self._kept.said['port']}"
+        self.proxy = f"http://127.0.0.1:{self._kept.said['strict']}"
         self._buckets = 0
         self.filesystem = S3FileSystem(
             access_key=KEY_ID, secret_key=KEY_SECRET, region=REGION, endpoint_override=self.endpoint
@@ -52,20 +51,31 @@ class S3:
             "s3.secret-access-key": KEY_SECRET,
         }
 
+    @property
+    def oss_properties(self) -> dict[str, str]:
+        """The same objects in a store that refuses what OSS does: an endpoint and keys are all that is said,
+        beside the proxy that stands for the way to Aliyun."""
+        return {
+            "s3.endpoint": f"http://{OSS}",
+            "s3.access-key-id": KEY_ID,
+            "s3.secret-access-key": KEY_SECRET,
+            "s3.proxy-uri": self.proxy,
+        }
+
     def files(self, bucket: str) -> set[str]:
-        """The addresses of all objects."""
+        """The addresses of all objects, without their scheme."""
         infos = self.filesystem.get_file_info(FileSelector(bucket, recursive=True))
-        return {f"s3://{info.path}" for info in infos if info.type is FileType.File}
+        return {info.path for info in infos if info.type is FileType.File}
 
     def put(self, address: str, content: bytes) -> None:
         """Store an object."""
-        with self.filesystem.open_output_stream(address.removeprefix("s3://")) as stream:
+        with self.filesystem.open_output_stream(address.partition("://")[2]) as stream:
             stream.write(content)
 
     def age(self, addresses: Iterable[str], days: float) -> None:
         """As if these objects had been stored days earlier."""
         for address in addresses:
-            bucket, _, key = address.removeprefix("s3://").partition("/")
+            bucket, _, key = address.partition("://")[2].partition("/")
             self._kept.ask(do="age", bucket=bucket, key=key, seconds=days * 86400)
 
     @contextmanager
@@ -91,7 +101,8 @@ class _Guarded:
     def __call__(self, request: dict[str, Any], start: Start) -> Iterable[bytes]:
         if self.refusing:
             return _refused(start, "403 Forbidden", "AccessDenied", "Access Denied")
-        if f"Credential={KEY_ID}/" not in request.get("HTTP_AUTHORIZATION", ""):
+        signed = request.get("HTTP_AUTHORIZATION", "")
+        if not any(f"Credential={known}/" in signed for known in (KEY_ID, TEMPORARY_KEY_ID)):
             return _refused(start, "403 Forbidden", "InvalidAccessKeyId", "The key does not exist.")
         return self._app(request, start)
 
@@ -121,7 +132,9 @@ def main() -> None:
 
     guarded = _Guarded(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", 0, guarded, threaded=True, request_handler=Quiet)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    strict = make_server("127.0.0.1", 0, Strict(guarded), threaded=True, request_handler=Quiet)
+    for each in (server, strict):
+        threading.Thread(target=each.serve_forever, daemon=True).start()
     store = get_backend("s3")[_ACCOUNT]["aws"]
 
     def answer(command: dict[str, Any]) -> None:
@@ -133,7 +146,7 @@ def main() -> None:
         else:
             guarded.refusing = command["refuse"]
 
-    serve({"port": server.server_port}, answer)
+    serve({"port": server.server_port, "strict": strict.server_port}, answer)
 
 
 if __name__ == "__main__":

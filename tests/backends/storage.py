@@ -49,12 +49,12 @@ class Folder:
 class Bucket:
     """A warehouse in a bucket."""
 
-    def __init__(self, server: S3, bucket: str) -> None:
-        self._server, self._bucket = server, bucket
+    def __init__(self, server: S3, bucket: str, scheme: str) -> None:
+        self._server, self._bucket, self._scheme = server, bucket, scheme
 
     def files(self) -> set[str]:
         """All objects."""
-        return self._server.files(self._bucket)
+        return {f"{self._scheme}://{path}" for path in self._server.files(self._bucket)}
 
     def put(self, name: str, content: bytes) -> None:
         """Store an object."""

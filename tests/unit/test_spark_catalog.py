@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from pipelines.landing.spark.catalog import catalog_settings, is_secret
 from pipelines.landing.spark.dbt_environment import dbt_environment
 from pipelines.landing.table.lake import Lake
+from pipelines.landing.table.object_store import KEYS_PROPERTY, completed
 
+DOCS = Path(__file__).parents[2] / "docs" / "reference.md"
 KEY, SECRET, PASSWORD = "the-key-id", "the-secret", "p=ss\\w:rd€"
 S3 = {
     "warehouse": "s3://logs/lake",
@@ -28,6 +31,51 @@ def of(properties: dict[str, str]) -> dict[str, str]:
     found = catalog_settings(Lake(properties))
     prefix = "spark.sql.catalog.lake."
     return {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
+
+
+def documented(scheme: str) -> dict[str, str]:
+    """The properties that the reference's own lines make of a warehouse of this scheme."""
+    block = next(b for b in DOCS.read_text().split("```") if f"WAREHOUSE={scheme}" in b)
+    lines = block[block.index(f"WAREHOUSE={scheme}") :].split("\n# ")[0]
+    said = re.findall(r"(?:PYICEBERG_CATALOG__LAKE__|^)([A-Z0-9_]+)=(\S+)", lines)
+    return {name.lower().replace("__", ".").replace("_", "-"): value for name, value in said}
+
+
+def test_the_documented_lines_for_oss_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_REQUEST_CHECKSUM_CALCULATION", raising=False)
+    said = documented("oss://")
+    assert set(said) == {"warehouse", "s3.endpoint", KEYS_PROPERTY}
+    found = catalog_settings(Lake({**POSTGRES, **said, KEYS_PROPERTY: "env"}))
+    ours = {name.removeprefix("spark.sql.catalog.lake."): value for name, value in found.items()}
+    assert (ours["warehouse"], ours["client.region"]) == ("oss://logs/lake", "cn-hangzhou")
+    assert ours["s3.endpoint"] == "https://oss-cn-hangzhou-internal.aliyuncs.com"
+    assert ours["s3.access-key-id"] == os.environ["ALIBABA_CLOUD_ACCESS_KEY_ID"]
+    assert (ours["s3.path-style-access"], ours["s3.chunked-encoding-enabled"]) == ("false", "false")
+    assert ours["client.legacy-md5-plugin-enabled"] == "true" and KEYS_PROPERTY not in ours
+    assert found["spark.executorEnv.AWS_REQUEST_CHECKSUM_CALCULATION"] == "when_required"
+    assert os.environ["AWS_REQUEST_CHECKSUM_CALCULATION"] == "when_required", "for the Java that is started"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "region"),
+    [
+        ("oss-cn-beijing.aliyuncs.com", "cn-beijing"),
+        ("https://s3.oss-eu-central-1-internal.aliyuncs.com", "eu-central-1"),
+        ("https://oss-accelerate.aliyuncs.com", "us-east-1"),
+        ("https://logs.example.com", "us-east-1"),
+    ],
+)
+def test_the_region_of_oss_is_in_its_endpoint(endpoint: str, region: str) -> None:
+    """An endpoint of one's own is one of OSS where the warehouse says so."""
+    found = completed({"warehouse": "oss://logs/lake", "s3.endpoint": endpoint})
+    assert (found["s3.region"], found["s3.force-virtual-addressing"]) == (region, "true")
+    assert found["s3.endpoint"].startswith("https://")
+
+
+def test_a_store_of_ones_own_is_told_what_its_owner_says() -> None:
+    own = {"s3.chunked-encoding-enabled": "true", "client.legacy-md5-plugin-enabled": "false"}
+    found = of({**POSTGRES, **S3, **own})
+    assert {name: found[name] for name in own} == own
 
 
 def test_postgresql_keeps_what_changes_who_is_talked_to() -> None:
@@ -56,7 +104,8 @@ def test_storage_on_s3_has_the_names_of_the_other_side() -> None:
     assert (found["s3.access-key-id"], found["s3.secret-access-key"]) == (KEY, SECRET)
     assert found["http-client.apache.socket-timeout-ms"] == "2500"
     assert found["s3.path-style-access"] == "true"
-    assert "s3.path-style-access" not in of({**POSTGRES, **S3, "s3.force-virtual-addressing": "true"})
+    virtual = of({**POSTGRES, **S3, "s3.force-virtual-addressing": "true"})
+    assert virtual["s3.path-style-access"] == "false"
     assert "s3.path-style-access" not in of({**POSTGRES, "warehouse": "s3://logs/lake"})
 
 

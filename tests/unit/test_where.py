@@ -32,7 +32,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from pipelines.landing.table.where import FILTER_CHARS_MAX, parse
+from pipelines.landing.contents.where import FILTER_CHARS_MAX, parse
 from sls_io.values.errors import ConfigError
 
 NAMES = ["a.b", "a b", '"q"', "select", "ä", "0leading", "x" * 200, "a-b", "in", "a.b.c'd", "日志"]

@@ -39,8 +39,8 @@ def counted(world: World, s3: S3) -> tuple[int, int]:
     columns = ["__shard__", "__cursor__", "__index__"]
     files = []
     for name in world.published():
-        if name.startswith("s3://"):
-            with s3.filesystem.open_input_file(name.removeprefix("s3://")) as file:
+        if "://" in name:
+            with s3.filesystem.open_input_file(name.partition("://")[2]) as file:
                 files.append(pq.read_table(file, columns=columns))
         else:
             files.append(pq.read_table(name, columns=columns))

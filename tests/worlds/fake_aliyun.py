@@ -43,7 +43,7 @@ class FakeAliyun:
 
     folder: Path
     lives_s: float = 3600.0
-    given: tuple[str, str] | None = None
+    given: tuple[str, str, str] | None = None
     asked: list[str] = field(default_factory=list)
     fail: dict[str, Answer] = field(default_factory=dict)
     port: int = 0
@@ -71,12 +71,14 @@ class FakeAliyun:
     def keys(self) -> dict[str, str]:
         """New keys of the role."""
         number = len(self.asked)
-        pair = self.given or (f"STS.canary-{number}", f"canary-secret-{number}")
+        pair = self.given or tuple(
+            f"{word}-{number}" for word in ("STS.canary", "canary-secret", "canary-token")
+        )
         ends = datetime.fromtimestamp(SYSTEM_CLOCK.now() + self.lives_s, UTC)
         return {
             "AccessKeyId": pair[0],
             "AccessKeySecret": pair[1],
-            "SecurityToken": f"canary-token-{number}",
+            "SecurityToken": pair[2],
             "Expiration": ends.strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
 

@@ -32,6 +32,7 @@ from pipelines.landing.contents import rewrite, slices
 from pipelines.landing.contents.cells import Cells, totals
 from pipelines.landing.contents.sameness import check_same
 from pipelines.landing.contents.slices import Slice
+from pipelines.landing.contents.where import Where, parse
 from pipelines.landing.hours import hour_text, moment_text
 from pipelines.landing.ledger.place import Place, look
 from pipelines.landing.ledger.reading import tasks_of
@@ -40,7 +41,6 @@ from pipelines.landing.ledger.values import Deed, Forgotten, Gone, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
-from pipelines.landing.table.where import Where, parse
 from sls_io.values.claim import SUM_MODULUS, Ledger
 from sls_io.values.errors import ConfigError, InvariantBroken, LandingConflict, printable
 from sls_io.values.window import HOUR_S

@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.utils.config import Config
 
@@ -36,6 +36,7 @@ from pipelines.landing.table.contract import (
 )
 from pipelines.landing.table.data_files import metrics_of, packed
 from pipelines.landing.table.home import CATALOG
+from pipelines.landing.table.object_store import file_io
 from pipelines.landing.table.trouble import storage_trouble
 from pipelines.landing.transform import Transform, TransformFailed
 from pipelines.landing.umask import keep_others_out
@@ -383,7 +384,7 @@ class Writer:
 def task_io(properties: Mapping[str, str], location: str) -> FileIO:
     """The storage as a task has it: the table's `properties` without a secret, and the secrets of its own
     process."""
-    return load_file_io({**_own_properties(), **properties}, location)
+    return file_io({**_own_properties(), **properties}, location)
 
 
 def _own_properties() -> dict[str, str]:

@@ -19,6 +19,7 @@ from pipelines.landing.run.task import OVERTAKEN, ROW_VERSION, TRANSFORM, UNPROV
 from pipelines.landing.spark.probe import workers_problem
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.data_files import data_file, unpacked
+from pipelines.landing.table.object_store import KEYS_PROPERTY
 from sls_io.planning.values import PlannedWindow
 from sls_io.values.claim import SUM_MODULUS
 from sls_io.values.errors import (
@@ -36,8 +37,7 @@ from sls_io.wire.fetch import FAILED
 # property somebody invents for a secret stays at home without being named here.
 _PUBLIC_PROPERTIES = frozenset(
     {
-        "py-io-impl",
-        "client.region",
+        *("py-io-impl", "client.region", KEYS_PROPERTY),
         *(f"s3.{name}" for name in ("anonymous", "endpoint", "region", "resolve-region", "connect-timeout")),
         *(f"s3.{name}" for name in ("request-timeout", "force-virtual-addressing", "server-side-encryption")),
         *(f"s3.{name}" for name in ("sse-kms-key-id", "role-arn", "role-session-name", "profile-name")),
@@ -47,6 +47,7 @@ _PUBLIC_PROPERTIES = frozenset(
         "hf.endpoint",
     }
 )
+_PROXY = "s3.proxy-uri"
 NOT_REACHED = "not reached"
 _MESSAGE_CHARS_MAX = 600
 _RAISED = re.compile(rf"^{re.escape(SlsError.__module__)}\.(\w+): (.*)$", re.MULTILINE)
@@ -91,7 +92,10 @@ def job_for(
 
 def public_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """FileIO properties without secrets: executors find those in their own environment."""
-    return {name: value for name, value in properties.items() if name in _PUBLIC_PROPERTIES}
+    proxy = properties.get(_PROXY, "@")
+    # A proxy's address may have a password in it.
+    there = {} if "@" in proxy else {_PROXY: proxy}
+    return {**there, **{name: value for name, value in properties.items() if name in _PUBLIC_PROPERTIES}}
 
 
 def write_windows(engine: Engine, job: WriteJob, *, tag: str) -> list[WrittenWindow]:

@@ -6,17 +6,19 @@ need it; SQL and dbt do, and take settings of their own (`conf` of the engine).
 
 import re
 from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
 
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from pipelines.landing.table.home import CATALOG
 from pipelines.landing.table.lake import Lake
+from pipelines.landing.table.object_store import SCHEMES, completed, keys_of, send_whole_bodies, with_keys
+from sls_io.wire.credentials import resolve
 
 SECRET_NAMES = "(?i)secret|password|token|credential|access[._-]?key|authorization"
 """Settings whose values nobody may see: Spark hides them in its logs, and we keep them off command lines."""
 _PREFIX = f"spark.sql.catalog.{CATALOG}"
-_S3_SCHEMES = ("s3://", "s3a://", "s3n://")
 _SAME_IN_REST = {
     *("token", "credential", "scope", "audience", "resource", "oauth2-server-uri", "prefix"),
     *(f"rest.{name}" for name in ("sigv4-enabled", "signing-region", "signing-name")),
@@ -24,11 +26,13 @@ _SAME_IN_REST = {
 }
 _S3 = {
     "s3.endpoint": "s3.endpoint",
+    "s3.proxy-uri": "http-client.proxy-endpoint",
     **{f"{family}.access-key-id": "s3.access-key-id" for family in ("client", "s3")},
     **{f"{family}.secret-access-key": "s3.secret-access-key" for family in ("client", "s3")},
     **{f"{family}.session-token": "s3.session-token" for family in ("client", "s3")},
     **{f"{family}.region": "client.region" for family in ("client", "s3")},
 }
+_S3_SAME = ("client.legacy-md5-plugin-enabled", "s3.chunked-encoding-enabled", "s3.path-style-access")
 _S3_SECONDS = {
     "s3.connect-timeout": "http-client.apache.connection-timeout-ms",
     "s3.request-timeout": "http-client.apache.socket-timeout-ms",
@@ -46,7 +50,9 @@ def catalog_settings(lake: Lake) -> dict[str, str]:
     if not settings:
         return {}
     shared = {"cache-enabled": "false", **_warehouse(lake), **_storage(lake)}
+    variables = send_whole_bodies(lake.properties) if on_s3(lake) else {}
     return {
+        **{f"spark.executorEnv.{name}": value for name, value in variables.items()},
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.defaultCatalog": CATALOG,
         _PREFIX: "org.apache.iceberg.spark.SparkCatalog",
@@ -62,7 +68,7 @@ def is_secret(setting: str) -> bool:
 def on_s3(lake: Lake) -> bool:
     """Whether its tables lie on S3, as far as the settings say."""
     place = lake.properties.get("warehouse", "")
-    return place.startswith(_S3_SCHEMES) or any(name.startswith("s3.") for name in lake.properties)
+    return urlsplit(place).scheme in SCHEMES or any(name.startswith("s3.") for name in lake.properties)
 
 
 def _warehouse(lake: Lake) -> dict[str, str]:
@@ -120,8 +126,14 @@ def _storage(lake: Lake) -> dict[str, str]:
     return {}
 
 
-def _s3(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """An address of one's own is reached as pyarrow does: the bucket in the path unless told otherwise."""
+def _s3(said: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """An address of one's own is reached as pyarrow does: the bucket in the path unless told otherwise. Its
+    store gets what all of them know: whole bodies, and an MD5 where a deletion needs a checksum.
+
+    Keys of a provider are those of this moment: Spark's storage cannot ask for others.
+    """
+    credentials = keys_of(said)
+    properties = with_keys(completed(said), resolve(credentials) if credentials else None)
     yield "io-impl", "org.apache.iceberg.aws.s3.S3FileIO"
     # In this order the names of S3 win over those of all clients, as they do in PyIceberg.
     for name in sorted(_S3):
@@ -131,5 +143,10 @@ def _s3(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         if name in properties:
             yield there, str(round(float(properties[name]) * 1000))
     virtual = properties.get("s3.force-virtual-addressing", "false").lower() == "true"
-    if "s3.endpoint" in properties and not virtual:
-        yield "s3.path-style-access", "true"
+    if "s3.endpoint" in properties:
+        yield "s3.path-style-access", "false" if virtual else "true"
+        yield "client.legacy-md5-plugin-enabled", "true"
+        yield "s3.chunked-encoding-enabled", "false"
+    for name in _S3_SAME:
+        if name in said:
+            yield name, said[name]

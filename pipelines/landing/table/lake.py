@@ -27,7 +27,7 @@ from pyiceberg.io import load_file_io
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import Table
 
-from pipelines.landing.table import calls, second_look
+from pipelines.landing.table import calls, object_store, second_look
 from pipelines.landing.table.contract import Contract, partition_spec
 from pipelines.landing.table.former import Former, gone_with, look_for
 from pipelines.landing.table.home import CATALOG, HOME_VARIABLE, configured, home
@@ -166,7 +166,7 @@ class Lake:
         for look in range(_LOOKS_MAX):
             try:
                 return self.answered(lambda: _open(key), deadline_s=deadline_s)
-            except NoCatalog:
+            except ConfigError:
                 raise
             except Exception as error:  # every catalog has its own exceptions; none of them is ours
                 # Story: two processes open a new SQL catalog, both find no tables, A makes one, B is told
@@ -355,15 +355,17 @@ def _failed(lake: Lake, error: Exception) -> ConfigError:
 
     Which part failed: SQLite's file, the metadata that the row names, the catalog, or the storage.
     """
+    cause = error.cause if isinstance(error, UnreadableMetadata) else error
+    if isinstance(cause, ConfigError):
+        return cause
     if (spoilt := _spoilt(lake.sqlite_path, error)) is not None:
         return spoilt
     if isinstance(error, UnreadableMetadata) and not is_storage(error.cause):
         return _no_metadata(lake, error)
-    error = error.cause if isinstance(error, UnreadableMetadata) else error
-    if not isinstance(error, OSError) or type(error).__module__.startswith("requests"):
-        return ConfigError(unreachable(lake, error))
+    if not isinstance(cause, OSError) or type(cause).__module__.startswith("requests"):
+        return ConfigError(unreachable(lake, cause))
     warehouse = lake.properties.get("warehouse", "the warehouse")
-    return ConfigError(storage_trouble(warehouse, error))
+    return ConfigError(storage_trouble(warehouse, cause))
 
 
 def _no_metadata(lake: Lake, error: UnreadableMetadata) -> NoMetadata:
@@ -415,6 +417,8 @@ def _open(properties: _Properties) -> Catalog:
             _catalogs.move_to_end(properties)
             return _catalogs[properties]
     lake = Lake(dict(properties))
+    object_store.completed(lake.properties)
+    object_store.keys_of(lake.properties)
     if lake.sqlite_path is not None:
         _prepare_sqlite(lake.sqlite_path)
     defaults = {"pool_pre_ping": "true"} if lake.kind == "sql" and lake.sqlite_path is None else {}

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 
 from sls_io.values.errors import printable
 
-_AWS_ERROR = re.compile(r"AWS Error .* during \w+ operation")
+_AWS_ERROR = re.compile(
+    r"AWS Error (?P<kind>.*) during (?P<call>\w+) operation"
+    r"(?:: (?:Unable to parse ExceptionName: (?P<code>\w{1,64}) Message: )?(?P<sentence>[^\n]*?)"
+    r"(?: \(Request ID: (?P<request>[\w-]{1,64})\))?$)?",
+    re.MULTILINE,
+)
+"""As pyarrow says what a store answered. A code that Amazon's library does not know is in the sentence."""
+_REPEATS_SIGNED = ("SignatureDoesNotMatch", "SIGNATURE_DOES_NOT_MATCH")
+"""Their sentence may have the key id in it, and what was signed."""
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
 
 
@@ -75,12 +83,21 @@ def is_storage(error: BaseException) -> bool:
 def storage_trouble(location: str, error: BaseException) -> str:
     """What is wrong with files below `location`, and what to look at."""
     told = _AWS_ERROR.search(str(error))
-    text = told[0] if told else masked(error)
+    text = _answered(told) if told else masked(error)
     cure = "the bucket, and the key in PYICEBERG_CATALOG__LAKE__S3__* or AWS_*"
     return (
         f"files below {printable(location)} cannot be read or written ({type(error).__name__}: {text}); "
-        f"check {cure if location.startswith('s3') else 'the disk, and who may write there'}"
+        f"check {cure if location.startswith(('s3', 'oss')) else 'the disk, and who may write there'}"
     )
+
+
+def _answered(told: re.Match[str]) -> str:
+    """The store's own code, sentence and request id."""
+    code = told["code"] or told["kind"]
+    kept = told["sentence"] and "://" not in told["sentence"] and code not in _REPEATS_SIGNED
+    sentence = f": {told['sentence'].rstrip('.')}" if kept else ""
+    request = f", request {told['request']}" if told["request"] else ""
+    return f"{told['call']} was refused, {printable(code + sentence)}{request}"
 
 
 def masked(error: BaseException) -> str:

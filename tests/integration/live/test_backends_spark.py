@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,10 @@ from pipelines.landing.spark.catalog import catalog_settings
 from pipelines.landing.spark.session import JARS_VARIABLE, Engine, require_jars
 from tests.backends.jars import FOLDER
 from tests.backends.places import PLACES, Place, Servers, made
+from tests.backends.strict import TEMPORARY_KEY_ID
 from tests.worlds.beside_servers import proved, world
 from tests.worlds.command_line import settings
+from tests.worlds.fake_aliyun import fake_aliyun
 from tests.worlds.one_logstore import World
 
 if TYPE_CHECKING:
@@ -42,6 +44,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, servers: Servers) -> I
 def session_of(engine: Engine, place: Place) -> "SparkSession":
     """Another session of the shared Spark, with the place as its catalog `lake`."""
     session: SparkSession = engine.session.newSession()
+    # A Java that starts for a lake has these as variables; the shared one began for another.
+    for name in ("aws.requestChecksumCalculation", "aws.responseChecksumValidation"):
+        session._jvm.java.lang.System.setProperty(name, "when_required")  # type: ignore[union-attr]
     prefix = "spark.sql.catalog.lake."
     shared = [row["key"] for row in session.sql("SET").collect() if row["key"].startswith(prefix)]
     for name in shared:
@@ -82,14 +87,7 @@ def test_a_user_sets_environment_variables_and_no_secret_is_seen(
     """As the README says. There is no AWS_* variable: tasks find the key where the driver does."""
     defs = tmp_path / "defs.yaml"
     defs.write_text(settings(world))
-    variables = {
-        f"PYICEBERG_CATALOG__LAKE__{name.upper().replace('.', '__').replace('-', '_')}": value
-        for name, value in place.direct.properties.items()
-    }
-    jars = tmp_path / "jars"
-    jars.mkdir()
-    for path in (*require_jars(), *Path(FOLDER).absolute().glob("iceberg-aws-bundle-*.jar")):
-        (jars / path.name).symlink_to(path)
+    variables, jars = configuration(place.direct.properties), jars_of(tmp_path)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     environment |= {**variables, JARS_VARIABLE: str(jars), "SLS_LAKE_HOME": str(tmp_path / "home")}
     environment["AWS_EC2_METADATA_DISABLED"] = "true"
@@ -106,6 +104,69 @@ def test_a_user_sets_environment_variables_and_no_secret_is_seen(
     assert ("SparkListenerSQLExecutionStart" in seen) == (how == "land")
     assert not any(secret in seen for secret in (*secrets, servers.postgres.password))
     proved(world, servers)
+
+
+@pytest.mark.parametrize(
+    ("place", "how"), [("postgres-oss", "land"), ("postgres-oss", "dbt")], indirect=["place"]
+)
+def test_the_role_of_a_node_is_enough_for_the_service_and_for_oss(
+    world: World, place: Place, how: str, servers: Servers, tmp_path: Path
+) -> None:
+    """In the driver, its tasks and Spark's SQL; nothing is set but where things are, and that the vendor's
+    chain finds the keys."""
+    defs, jars = tmp_path / "defs.yaml", jars_of(tmp_path)
+    chain = "credentials: {provider: default}"
+    defs.write_text(settings(world).replace("tries_max: 4", f"tries_max: 4, {chain}"))
+    assert chain in defs.read_text()
+    told = {name: value for name, value in place.direct.properties.items() if not name.endswith("access-key")}
+    told = {**told, "client.credentials-provider": "default"}
+    told.pop("s3.access-key-id")
+    if how == "dbt":
+        world.land()
+    with fake_aliyun(tmp_path) as aliyun:
+        aliyun.given = TEMPORARY_KEY_ID, "canary-secret", "canary-token"
+        world.emulator.admin.add_key(TEMPORARY_KEY_ID, "canary-secret", token="canary-token")
+        environment = {n: v for n, v in os.environ.items() if not n.startswith(("AWS_", "ALIBABA_"))}
+        environment |= {**configuration(told), JARS_VARIABLE: str(jars), **aliyun.variables}
+        environment |= {"SLS_LAKE_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
+        said = program(how, defs, environment)
+
+    assert (said["landed"], said["rows"]) == (40 if how == "land" else None, 50)
+    assert aliyun.asked.count("metadata keys") >= (4 if how == "land" else 2), "by the tasks, too"
+    seen = str(said["seen"])
+    seen += "".join(path.read_text() for path in (tmp_path / "home" / "events").rglob("*") if path.is_file())
+    assert "client.legacy-md5-plugin-enabled" in seen
+    assert not any(secret in seen for secret in (TEMPORARY_KEY_ID, "canary"))
+    proved(world, servers)
+
+
+@pytest.mark.parametrize("place", ["postgres-oss"], indirect=True)
+def test_java_deletes_many_objects_at_once_as_oss_wants_it(
+    place: Place, engine: Engine, servers: Servers
+) -> None:
+    session = session_of(engine, place)
+    session.sql("CREATE NAMESPACE lake.other")
+    session.sql("CREATE TABLE lake.other.numbers USING iceberg AS SELECT id FROM range(10)")
+    assert len(place.storage.files()) > 2
+    session.sql("DROP TABLE lake.other.numbers PURGE")
+    assert {name for name in place.storage.files() if not name.endswith("/")} == set()
+
+
+def jars_of(folder: Path) -> Path:
+    """The jars that a user has, and the one that SQL on S3 needs."""
+    jars = folder / "jars"
+    jars.mkdir()
+    for path in (*require_jars(), *Path(FOLDER).absolute().glob("iceberg-aws-bundle-*.jar")):
+        (jars / path.name).symlink_to(path)
+    return jars
+
+
+def configuration(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a catalog as PyIceberg's variables."""
+    return {
+        f"PYICEBERG_CATALOG__LAKE__{name.upper().replace('.', '__').replace('-', '_')}": value
+        for name, value in properties.items()
+    }
 
 
 def program(how: str, defs: Path, environment: dict[str, str]) -> dict[str, object]:

@@ -1,0 +1,161 @@
+"""Files in an object store that speaks S3's protocol: what each kind of store takes, with keys renewed.
+
+Amazon's clients assume Amazon: a bucket in the path for an address of one's own, bodies in chunks with a
+checksum behind them. Alibaba's OSS documents to refuse both (`SecondLevelDomainForbidden`; `InvalidArgument`
+for an `x-amz-content-sha256` that it does not know), and other stores know no such bodies either.
+
+PyIceberg makes its storage by the scheme of an address. Importing this module puts `ObjectStoreIO` in that
+place for all of S3's schemes, so drivers, tasks and whatever a REST catalog names get the same.
+"""
+
+import os
+import re
+import threading
+from collections.abc import Mapping
+from typing import Any, get_args
+from urllib.parse import urlsplit
+
+from pyiceberg.io import SCHEMA_TO_FILE_IO, FileIO, load_file_io
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.typedef import EMPTY_DICT, Properties
+
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ConfigError, printable
+from sls_io.values.settings import Credentials
+from sls_io.wire.credentials import Keys, resolve
+
+SCHEMES = ("s3", "s3a", "s3n", "oss")
+KEYS_PROPERTY = "client.credentials-provider"
+KEYS_AHEAD_S = 900.0
+"""Keys of a store that end within this are asked for again: a file is opened and closed with the same."""
+_ENDPOINT, _REGION, _VIRTUAL = "s3.endpoint", "s3.region", "s3.force-virtual-addressing"
+_OSS_HOST = re.compile(
+    r"(?:.*\.)?(?:vpc100-)?oss-(?P<region>[a-z0-9-]+?)(?:-internal)?\.aliyuncs\.com|.*\.oss\.aliyuncs\.com"
+)
+"""`oss-REGION[-internal].aliyuncs.com`, also behind `s3.`; `oss-accelerate[-overseas]` names no region
+(vendor documentation, "Regions and endpoints")."""
+_NO_REGION = "accelerate"
+_ANY_REGION = "us-east-1"
+_CHECKSUMS = ("AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION")
+_WHERE_REQUIRED = "when_required"
+
+
+def file_io(properties: Properties, location: str) -> FileIO:
+    """The storage of `location`, by its scheme."""
+    return load_file_io(properties, location)
+
+
+def on_oss(properties: Mapping[str, str], scheme: str = "") -> bool:
+    """Whether files lie in Alibaba's OSS, by the scheme of their address or by the endpoint."""
+    schemes = (scheme, urlsplit(properties.get("warehouse", "")).scheme)
+    return "oss" in schemes or _OSS_HOST.fullmatch(_host(properties)) is not None
+
+
+def completed(properties: Mapping[str, str], scheme: str = "") -> dict[str, str]:
+    """`properties` with what the store needs that nobody has said. Raises ConfigError for OSS without an
+    endpoint: the next best would be Amazon's, and a bucket of that name may be anybody's."""
+    found = dict(properties)
+    if found.get(_ENDPOINT) and "://" not in found[_ENDPOINT]:
+        found[_ENDPOINT] = f"https://{found[_ENDPOINT]}"
+    if not on_oss(found, scheme):
+        return found
+    if not found.get(_ENDPOINT):
+        raise ConfigError(
+            "an oss:// warehouse needs the endpoint of its region: set PYICEBERG_CATALOG__LAKE__S3__ENDPOINT "
+            "to https://oss-REGION.aliyuncs.com, or https://oss-REGION-internal.aliyuncs.com inside Aliyun"
+        )
+    named = _OSS_HOST.fullmatch(_host(found))
+    region = (named["region"] if named else None) or _NO_REGION
+    known = _ANY_REGION if region.startswith(_NO_REGION) else region
+    if "client.region" not in found:
+        found.setdefault(_REGION, known)
+    found.setdefault(_VIRTUAL, "true")
+    return found
+
+
+def send_whole_bodies(properties: Mapping[str, str]) -> dict[str, str]:
+    """Have Amazon's library leave checksums out where no protocol asks for them, from now on in this process
+    and those that it starts; what it is told, for processes on other machines.
+
+    Nothing for Amazon's own endpoint. No option of pyarrow's or of Iceberg's says this: the library reads its
+    variables when it makes a client. What a person has set stays.
+    """
+    if not (properties.get(_ENDPOINT) or on_oss(properties)):
+        return {}
+    return {variable: os.environ.setdefault(variable, _WHERE_REQUIRED) for variable in _CHECKSUMS}
+
+
+def keys_of(properties: Mapping[str, str]) -> Credentials | None:
+    """Where the keys of the store come from, PROVIDER or PROVIDER:NAME as in `service.credentials`; None
+    where they stand in the properties, or Amazon's chain finds them. ConfigError for any other word."""
+    said = properties.get(KEYS_PROPERTY, "")
+    if not said:
+        return None
+    provider, _, name = said.partition(":")
+    try:
+        return Credentials.model_validate({"provider": provider, "name": name})
+    except ValueError:
+        known = ", ".join(get_args(Credentials.model_fields["provider"].annotation))
+        raise ConfigError(
+            f"{KEYS_PROPERTY} is {printable(said)!r}: expected one of {known}, with :NAME where it has one"
+        ) from None
+
+
+def with_keys(properties: Mapping[str, str], keys: Keys | None) -> dict[str, str]:
+    """`properties` with `keys` instead of those that stand there."""
+    if keys is None:
+        return dict(properties)
+    pair = ("access-key-id", "secret-access-key", "session-token")
+    kept = {k: v for k, v in properties.items() if k.partition(".")[2] not in pair}
+    return {**kept, **{f"s3.{name}": value for name, value in zip(pair, keys[:3], strict=True) if value}}
+
+
+class ObjectStoreIO(PyArrowFileIO):
+    """PyIceberg's storage over pyarrow, for any store that speaks S3's protocol."""
+
+    def __init__(self, properties: Properties = EMPTY_DICT) -> None:
+        super().__init__(properties)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._others = PyArrowFileIO(self.properties)
+        self._made: dict[tuple[str, str | None], tuple[Keys | None, Any]] = {}
+        self._credentials = keys_of(self.properties)
+        self.fs_by_scheme = self._filesystem
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"properties": self.properties}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ = dict(state)
+        self._begin()
+
+    def _filesystem(self, scheme: str, netloc: str | None = None) -> Any:
+        """A client of the store, with keys that have not nearly ended."""
+        if scheme not in SCHEMES:
+            return self._others.fs_by_scheme(scheme, netloc)
+        with self._lock:
+            keys, client = self._made.get((scheme, netloc), (None, None))
+            if keys is not None and keys.expires_s - SYSTEM_CLOCK.now() >= KEYS_AHEAD_S:
+                return client
+            fresh = resolve(self._credentials) if self._credentials else None
+            # Their end may be said anew each time, and a client has connections.
+            if client is None or (fresh and keys and fresh[:3] != keys[:3]):
+                client = self._client(scheme, netloc, fresh)
+            self._made[scheme, netloc] = (fresh, client)
+            return client
+
+    def _client(self, scheme: str, netloc: str | None, keys: Keys | None) -> Any:
+        properties = completed(self.properties, scheme)
+        send_whole_bodies(properties)
+        return PyArrowFileIO(with_keys(properties, keys)).fs_by_scheme(scheme, netloc)
+
+
+def _host(properties: Mapping[str, str]) -> str:
+    endpoint = properties.get(_ENDPOINT, "")
+    return (urlsplit(endpoint if "://" in endpoint else f"//{endpoint}").hostname or "").lower()
+
+
+for _scheme in SCHEMES:
+    SCHEMA_TO_FILE_IO[_scheme] = [f"{__name__}.{ObjectStoreIO.__name__}"]
