@@ -1,7 +1,8 @@
 """All trials of a logstore, in the order in which a landing meets what they are about."""
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import cache
 
 from pipelines.landing.doctor.engine import of_engine
 from pipelines.landing.doctor.service import of_service
@@ -11,6 +12,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.lake import Lake
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.wire.client import SlsClient
 
 DEADLINE_S = 15.0
 """What a call of the service may take here, tries included: a person waits."""
@@ -19,9 +21,14 @@ DEADLINE_S = 15.0
 def look(logstore: Logstore, lake: Lake, engine: Engine, clock: Clock = SYSTEM_CLOCK) -> Iterator[Trial]:
     """The trials, as they end. What they made is taken away, also where nobody waits for the rest."""
     listed = False
-    for trial in made(list(of_service(logstore, DEADLINE_S, clock))):
-        listed |= trial.name == "shards" and trial.grade is Grade.FINE
-        yield trial
+    with ExitStack() as stack:
+        # Built where the first trial that needs it runs: it resolves the keys, which is a trial itself.
+        client = cache(
+            lambda: stack.enter_context(SlsClient(logstore.service, deadline_s=DEADLINE_S, clock=clock))
+        )
+        for trial in made(list(of_service(logstore, client, clock))):
+            listed |= trial.name == "shards" and trial.grade is Grade.FINE
+            yield trial
     scratch = Scratch(logstore, lake, clock)
     try:
         yield from made(list(scratch.questions()))

@@ -6,8 +6,7 @@ logstore's own group a second consumer would be given shards that a run works on
 
 import socket
 import uuid
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 from pipelines.landing.coordinators import standing
@@ -30,12 +29,10 @@ _METRICS = "Metrics"
 """`telemetryType` of a metric store (GetLogStore of the service's API reference)."""
 
 
-def of_service(logstore: Logstore, deadline_s: float, clock: Clock = SYSTEM_CLOCK) -> Iterator[Question]:
-    """Each asks the service, or what stands before it; a call takes at most `deadline_s`."""
+def of_service(logstore: Logstore, client: Callable[[], SlsClient], clock: Clock) -> Iterator[Question]:
+    """Each asks `client`, or what stands before it."""
     service = logstore.service
     place, name = f"{service.project}/{service.logstore}", _host(service)
-    # Built where the first trial that needs it runs: it resolves the keys, which is a trial itself.
-    client = cache(lambda: SlsClient(service, deadline_s=deadline_s, clock=clock))
     yield Question(
         "keys", f"credentials of provider {service.credentials.provider}", lambda: _keys(service), True
     )
