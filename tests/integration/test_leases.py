@@ -196,6 +196,6 @@ def test_verbs_about_a_group_say_that_checkpoints_are_beside_the_leases(
     kind = f'{{database: "sqlite:///{tmp_path}/leases.db"}}'
     defs.write_text(f"{defs.read_text()}  coordinator: {kind}\n")
     refused = command(*words)
-    assert refused["code"] == EXIT_USAGE and "sls-lake describe   shows them" in refused["error"]
+    assert refused["code"] == EXIT_USAGE and "sls-lake describe   # shows them" in refused["error"]
     assert command("describe")["code"] == 0
     assert "by leases" in command("groups", "list", json=False)["text"]
