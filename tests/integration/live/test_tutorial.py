@@ -25,7 +25,7 @@ SAYS = [
     ("verified: 3 rows",),
     ("3 rows could not be typed exactly",),
     ("placed is not timestamp",),
-    ("3 rows with an error in these hours; with today's contract 3 of them would have none",),
+    ("rows 3, mended 3, changed 3, files 1",),
     ("leave", "dry run", "6 rows into bronze.shop", "verified: 6 rows"),
     ("is gone", "the alert would go out now"),
     ("verified: 6 rows",),
