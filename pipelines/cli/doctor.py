@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import chain
 
 import click
 from rich.markup import escape
@@ -37,9 +38,7 @@ def doctor(output: Output, *, name: str | None) -> None:
     files with names of their own, and takes them away again. No row is written, and no reader is disturbed.
     """
     logstore, lake, engine = resolve(name), Lake.default(), engine_here()
-    trials = []
-    for trial in (*_shown(output, look(logstore, lake, engine)), *_shown(output, made([_dagster()]))):
-        trials.append(trial)
+    trials = list(_shown(output, chain(look(logstore, lake, engine), made([_dagster()]))))
     counted = {grade: sum(trial.grade is grade for trial in trials) for grade in Grade}
     wrong = counted[Grade.WRONG]
     output.say(f"{len(trials)} trials: {', '.join(f'{n} {grade}' for grade, n in counted.items() if n)}")

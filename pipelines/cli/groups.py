@@ -114,10 +114,7 @@ def describe(output: Output, *, group: str | None, members: bool, state: bool, n
 
 def drift(ours: Group, info: GroupInfo) -> list[str]:
     """How the group differs from the settings of the logstore whose it is; nothing for another's."""
-    if ours.name != info.name:
-        return []
-    pairs = (("timeout_s", info.timeout_s, ours.timeout_s), ("order", info.order, ours.order))
-    return [f"{word} is {there}, not {here}" for word, there, here in pairs if there != here]
+    return info.drift(ours) if ours.name == info.name else []
 
 
 def _show_state(output: Output, logstore: Logstore, info: GroupInfo, view: PlaceView) -> None:

@@ -54,13 +54,9 @@ class ServerGroup:
     @property
     def drift(self) -> tuple[str, ...]:
         """How the group differs from our settings, a phrase each; known once `claim` was called."""
-        info, group = self._info, self._group
-        if info is None:
-            return ()
-        pairs = (("timeout_s", info.timeout_s, group.timeout_s), ("order", info.order, group.order))
-        return tuple(
-            f"group {group.name!r}: {n} is {is_}, not {ours}" for n, is_, ours in pairs if is_ != ours
-        )
+        group = self._group
+        found = self._info.drift(group) if self._info is not None else []
+        return tuple(f"group {group.name!r}: {phrase}" for phrase in found)
 
     def claim(self) -> Claim:
         """Join and wait for shards: until two answers in a row agree, or patience ends.

@@ -81,6 +81,11 @@ class GroupInfo:
     timeout_s: int
     order: bool
 
+    def drift(self, ours: Group) -> list[str]:
+        """How it differs from the settings `ours` of it, a phrase each."""
+        pairs = (("timeout_s", self.timeout_s, ours.timeout_s), ("order", self.order, ours.order))
+        return [f"{word} is {there}, not {here}" for word, there, here in pairs if there != here]
+
 
 @dataclass(frozen=True, slots=True)
 class GroupCheckpoint:

@@ -27,12 +27,12 @@ _NEEDED = "pipelines.landing.run.task"
 _TASKS = 4
 
 
-def of_engine(engine: Engine, service: Service | None, table: Table | None) -> Iterator[Question]:
+def of_engine(engine: Engine, service: Service | None, table: Table | None) -> Question:
     """Starts the engine. The shards of `service` are listed there, and a file is written in the folder of
     `table`; neither where it is None."""
     does = ["list the shards"] * (service is not None) + ["put and delete a file"] * (table is not None)
     sent = f"{_TASKS} tasks at {engine.remote or engine.master}: {', '.join(does) or 'say where they are'}"
-    yield Question("spark", sent, lambda: _tasks(engine, service, table))
+    return Question("spark", sent, lambda: _tasks(engine, service, table))
 
 
 def _tasks(engine: Engine, service: Service | None, table: Table | None) -> Came | str:

@@ -26,15 +26,15 @@ def look(logstore: Logstore, lake: Lake, engine: Engine, clock: Clock = SYSTEM_C
         client = cache(
             lambda: stack.enter_context(SlsClient(logstore.service, deadline_s=DEADLINE_S, clock=clock))
         )
-        for trial in made(list(of_service(logstore, client, clock))):
+        for trial in made(of_service(logstore, client, clock)):
             listed |= trial.name == "shards" and trial.grade is Grade.FINE
             yield trial
     scratch = Scratch(logstore, lake, clock)
     try:
-        yield from made(list(scratch.questions()))
+        yield from made(scratch.questions())
         # What the driver cannot do either is said above, and no executor's trouble.
         service = logstore.service if listed else None
-        yield from made(list(of_engine(engine, service, scratch.table)))
+        yield from made([of_engine(engine, service, scratch.table)])
     except BaseException:
         with suppress(Exception):  # what interrupts goes on
             scratch.dropped()

@@ -123,7 +123,7 @@ def _shards(client: SlsClient) -> str:
 
 
 def _page(logstore: Logstore, client: SlsClient) -> str:
-    """Reads a LogGroup of each open shard; the first that has one is decoded with the declared columns."""
+    """One LogGroup, of the first shard that has any, decoded with the declared columns."""
     decoder = Decoder(client.origin().id, Contract.from_columns(logstore.columns).declared)
     for shard in client.shards():
         head = client.head(shard)
@@ -146,7 +146,7 @@ def _group(logstore: Logstore, client: SlsClient) -> Came | str:
     found = groups.get(ours.name)
     if found is None:
         return f"{there}; {ours.name} is not among them, the first run makes it"
-    if found != GroupInfo(ours.name, ours.timeout_s, ours.order):
+    if found.drift(ours):
         text = f"{ours.name} has timeout {found.timeout_s} s and order {found.order}, not as the settings say"
         return Came(text, Grade.NOTE, (Call(("groups", "set"), does="changes the group"),))
     return f"{there}; {ours.name} is as the settings say"

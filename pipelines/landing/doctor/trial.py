@@ -4,7 +4,7 @@ A trial is a function that gives what came, or raises. Our own errors carry thei
 adds nothing to them. What another library raises is said by its kind and its masked text.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -54,29 +54,25 @@ class Question:
     needed: bool = False
 
 
-def made(questions: Sequence[Question]) -> Iterator[Trial]:
+def made(questions: Iterable[Question]) -> Iterator[Trial]:
     """The trials, one after the other, as they end."""
     broken = ""
     for question in questions:
-        if broken:
-            yield Trial(
-                question.name, question.sent, f"not asked: {broken} has to be well first", Grade.SKIPPED
-            )
-            continue
-        trial = _made(question)
-        yield trial
-        if question.needed and trial.grade is Grade.WRONG:
+        came = (
+            _came(question)
+            if not broken
+            else Came(f"not asked: {broken} has to be well first", Grade.SKIPPED)
+        )
+        yield Trial(question.name, question.sent, came.text, came.grade, came.changes)
+        if question.needed and came.grade is Grade.WRONG:
             broken = question.name
 
 
-def _made(question: Question) -> Trial:
+def _came(question: Question) -> Came:
     try:
         came = question.ask()
     except SlsError as error:
-        return Trial(question.name, question.sent, str(error), Grade.WRONG, error.cures)
+        return Came(str(error), Grade.WRONG, error.cures)
     except Exception as error:  # a catalog, a store, Spark and Dagster have their own trees of errors
-        said = f"{type(error).__name__}: {masked(error)}"
-        return Trial(question.name, question.sent, said, Grade.WRONG)
-    if isinstance(came, str):
-        came = Came(came)
-    return Trial(question.name, question.sent, came.text, came.grade, came.changes)
+        return Came(f"{type(error).__name__}: {masked(error)}", Grade.WRONG)
+    return Came(came) if isinstance(came, str) else came
