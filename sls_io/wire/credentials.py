@@ -9,11 +9,12 @@ import math
 import os
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from sls_io.values.errors import ConfigError
 from sls_io.values.named import Unusable, called, load
 from sls_io.values.settings import Credentials
+from sls_io.wire.keys import Keys
 from sls_io.wire.vendor_keys import vendor_keys
 
 ENV_ID = "ALIBABA_CLOUD_ACCESS_KEY_ID"
@@ -26,15 +27,6 @@ _RETURNS = "(id, secret, token or '')"
 _ENDS = "when the keys end, in unix seconds or like 2026-11-20T07:00:00Z"
 
 
-class Keys(NamedTuple):
-    """A key pair; `token` is "" for keys of a user, and `expires_s` (unix seconds) is known for some."""
-
-    id: str
-    secret: str
-    token: str = ""
-    expires_s: float = float("inf")
-
-
 def resolve(credentials: Credentials, *, refused: bool = False) -> Keys:
     """The keys, from where `credentials` says they are found, read anew at each call.
 
@@ -44,7 +36,7 @@ def resolve(credentials: Credentials, *, refused: bool = False) -> Keys:
     there is no usable pair.
     """
     if credentials.provider == "default":
-        return Keys(*vendor_keys(None, anew=refused))
+        return vendor_keys(None, anew=refused)
     if credentials.provider == "env":
         found = os.environ
         keys = Keys(found.get(ENV_ID, ""), found.get(ENV_SECRET, ""), found.get(ENV_TOKEN, ""))
@@ -54,7 +46,7 @@ def resolve(credentials: Credentials, *, refused: bool = False) -> Keys:
         words = _profile(profile)
         # In every other mode a key pair may stand there, too: that of a user who may become a role.
         if str(words.get("mode") or "AK") not in _PLAIN_MODES:
-            return Keys(*vendor_keys(profile, anew=refused))
+            return vendor_keys(profile, anew=refused)
         keys = _in_profile(words)
         place = f"write profile {profile!r} in ~/.aliyun/config.json"
     else:

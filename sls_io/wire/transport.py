@@ -49,9 +49,10 @@ from sls_io.values.errors import (
     printable,
 )
 from sls_io.values.settings import Service, is_loopback
-from sls_io.wire.credentials import ENV_ID, ENV_SECRET, ENV_TOKEN, Keys, resolve
+from sls_io.wire.credentials import ENV_ID, ENV_SECRET, ENV_TOKEN, resolve
 from sls_io.wire.denial import denial_in
 from sls_io.wire.http import Answer, Lost, Wire
+from sls_io.wire.keys import Keys
 
 _HOST_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _WHOLE = re.compile(r"[0-9]{1,19}")

@@ -12,10 +12,11 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError, printable
+from sls_io.wire.keys import Keys
 
 KEYS_ASKED_AGAIN_S = 180.0
 """How long a role's keys are used whose end is not told: the library renews those, a quarter of an hour
@@ -28,16 +29,7 @@ _anew_s: dict[str | None, float] = {}
 _found: dict[str | None, tuple[str, Callable[[], Any]]] = {}
 
 
-class VendorKeys(NamedTuple):
-    """A key pair with its token, and when it ends or is to be asked for again (unix seconds)."""
-
-    id: str
-    secret: str
-    token: str
-    expires_s: float
-
-
-def vendor_keys(profile: str | None, *, anew: bool = False) -> VendorKeys:
+def vendor_keys(profile: str | None, *, anew: bool = False) -> Keys:
     """The keys of a profile of the vendor's command line tool, or of the whole chain with None.
 
     Once keys were found they come from that place only, as with the vendor: a place that fails for a
@@ -90,13 +82,13 @@ def _library() -> Any:
     return alibabacloud_credentials.provider
 
 
-def _read(found: Any) -> VendorKeys:
+def _read(found: Any) -> Keys:
     pair = found.get_access_key_id(), found.get_access_key_secret(), found.get_security_token()
     if not (pair[0] and pair[1]):
         raise ValueError("no key pair in it")
     untold_s = SYSTEM_CLOCK.now() + KEYS_ASKED_AGAIN_S if pair[2] else float("inf")
     ends_s = found.get_expiration() or untold_s
-    return VendorKeys(str(pair[0]), str(pair[1]), str(pair[2] or ""), float(ends_s))
+    return Keys(str(pair[0]), str(pair[1]), str(pair[2] or ""), float(ends_s))
 
 
 def _said(error: Exception) -> str:

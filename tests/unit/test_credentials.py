@@ -8,7 +8,8 @@ import pytest
 from sls_io.values.clock import ManualClock
 from sls_io.values.errors import ConfigError, ServiceError
 from sls_io.values.settings import Credentials
-from sls_io.wire.credentials import Keys, resolve
+from sls_io.wire.credentials import resolve
+from sls_io.wire.keys import Keys
 from tests.unit.scripted_service import Reply, error, talking
 
 CANARY = "canary-4711-secret"

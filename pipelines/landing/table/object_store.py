@@ -22,7 +22,8 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError, printable
 from sls_io.values.settings import Credentials
-from sls_io.wire.credentials import Keys, resolve
+from sls_io.wire.credentials import resolve
+from sls_io.wire.keys import Keys
 
 SCHEMES = ("s3", "s3a", "s3n", "oss")
 KEYS_PROPERTY = "client.credentials-provider"
