@@ -18,6 +18,7 @@ from sls_io.values.errors import ConfigError, LandingConflict, LedgerBroken, Tra
 from tests.worlds.command_line import Command, separately
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 from tests.worlds.printed_cures import named
+from tests.worlds.removed_rows import carry_out, removal
 from tests.worlds.three_hours import NEXT, fill, hours_in_table, replaced, started
 from tests.worlds.three_hours import undo_of as plan_undo
 from tests.worlds.two_runs import At
@@ -143,6 +144,16 @@ def test_an_undo_meanwhile_stops_the_replace(started: World) -> None:
     assert fill(started) == 10
     started.land()
     started.assert_each_log_once()
+    started.assert_proved()
+
+
+def test_rows_that_are_removed_for_good_meanwhile_do_not_come_back(started: World) -> None:
+    race = At("publish", lambda: carry_out(started, removal(started)))
+
+    with pytest.raises(ConfigError, match="removed by `table forget`"):
+        replaced(started, on_event=race)
+
+    assert not {8, 9, 10, 11} & {row["n"] for row in started.table_rows()}
     started.assert_proved()
 
 

@@ -14,16 +14,19 @@ a table's rows are not those of its ledger: the search costs calls of the servic
 landings.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from pyiceberg.table import Table
 
 from pipelines.landing.contents import cells
 from pipelines.landing.contents.cells import Cells, Shown
+from pipelines.landing.contents.holdings import Asking, Holdings
 from pipelines.landing.contents.sameness import way_back
-from pipelines.landing.contents.slices import RowsElsewhere
+from pipelines.landing.contents.slices import RowsElsewhere, hour_runs
+from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import Unreadable, listed_files, spans
 from pipelines.landing.ledger.start import find_table, known
 from pipelines.landing.ledger.state import TableState, read_state
@@ -33,16 +36,15 @@ from pipelines.landing.operations.adopt import find, plan_adopt
 from pipelines.landing.operations.fresh_starts import At
 from pipelines.landing.operations.give_up import GivenUp, plan_give_up
 from pipelines.landing.operations.repair_manifests import plan_repair_manifests
-from pipelines.landing.operations.replace import plan_replace
+from pipelines.landing.operations.replace import accepted, accepted_together, evolved
 from pipelines.landing.operations.rollback import kept_by_rollback, plan_rollback
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.cures import Call, Cure, Do
-from sls_io.values.errors import LedgerBroken, SlsError, TransportError
-from sls_io.values.window import IntervalSet
+from sls_io.values.errors import InvariantBroken, LedgerBroken, SlsError, TransportError
 from sls_io.wire.client import SlsClient
 
-_HOURS_TRIED_MAX = 48
+_HOURS_MAX = 48
 _BROUGHT_BACK = "brings back what was there by then"
 _EMPTIED = "leaves the table empty: nothing had landed by then"
 
@@ -83,6 +85,16 @@ class Case:
     def origin(self) -> str:
         """The logstore's id, as the table knows it."""
         return known(self.state, self.client.origin()).id
+
+    @cached_property
+    def asking(self) -> Asking:
+        """What the rules are about."""
+        head = self.table.current_snapshot()
+        if head is None:
+            raise InvariantBroken(f"main of table {self.logstore.table} has no snapshot")
+        origin = known(self.state, self.client.origin())
+        place = Place(self.table, self.state, head, self.logstore, origin)
+        return Asking(place, self.client, self.counted)
 
 
 @dataclass(frozen=True)
@@ -137,26 +149,31 @@ def brought_back(table: Table, landing: int, does: str = _BROUGHT_BACK) -> str:
 
 def _adopt(case: Case) -> tuple[Call | None, SlsError | None]:
     """The command, with the options that it wants; or none, and why it is refused."""
+    at: At | None = None
     try:
         found = find(*case.asked)
+        view = plan_adopt(*case.asked, found=found).view
+        if view.asks:
+            at = "rows"
+            view = plan_adopt(*case.asked, at=at, found=found).view
     except SlsError as error:
         return None, error
-    refused: SlsError | None = None
-    at: tuple[At | None, ...] = (None, "rows")
-    for start in at:
-        # Where the rows prove an older ledger, that one is kept, and no start is asked for.
-        try:
-            view = plan_adopt(*case.asked, at=start, found=found).view
-        except SlsError as error:
-            refused = error
-            continue
-        if not view.asks:
-            given_up = view.missing or any(
-                view.lost.get(o) for o in {view.origin, *view.former} - set(view.kept)
-            )
-            at_rows = ("--at", "rows") * bool(start)
-            return calls.ADOPT.plus(*at_rows, *("--without-missing",) * bool(given_up)), None
-    return None, refused
+    begun = {view.origin, *view.former} - set(view.kept)
+    given_up = view.missing or any(view.lost.get(origin) for origin in begun)
+    return calls.ADOPT.plus(*("--at", "rows") * bool(at), *("--without-missing",) * bool(given_up)), None
+
+
+def with_options(case: Case, named: Sequence[Cure]) -> tuple[Cure, ...]:
+    """These cures, `table adopt` with the options that it wants now, or what stands in its way instead."""
+    if calls.ADOPT not in named:
+        return tuple(named)
+    call, refused = _adopt(case)
+    if isinstance(refused, TransportError):
+        raise refused
+    instead: tuple[Cure, ...] = (call,) if call is not None else ()
+    if isinstance(refused, SlsError):
+        instead = refused.cures or (Do(f"no command settles this now: {refused}"),)
+    return each_once(each for cure in named for each in (instead if cure == calls.ADOPT else (cure,)))
 
 
 def _left(trouble: Trouble) -> str:
@@ -327,34 +344,41 @@ def _give_up(case: Case, lost: Collection[str]) -> _Way | None:
 
 def _replaces(case: Case, hours: list[int], instead: str = "") -> list[Cure]:
     does = f"lands again what the service still has{instead}, and leaves the rest of the table as it is"
-    return [calls.of_hours(calls.REPLACE, span, does) for span in _replaceable(case, hours)]
+    try:
+        evolved(case.logstore, case.table)
+        found = case.asking.decide(lambda held: replaceable(held, hours)) if hours else ()
+    except TransportError:
+        raise  # nobody knows whether it works: what loses rows is not named instead
+    except SlsError:
+        return []
+    return [calls.of_hours(calls.REPLACE, spans(each)[0], does) for each in found]
 
 
-def _replaceable(case: Case, hours: list[int]) -> Iterator[str]:
-    """Spans of these hours, as options of the verb, that a replace accepts as a whole."""
-    found: set[int] = set()
-    for begin, end in IntervalSet.of((hour, hour + 1) for hour in hours[:_HOURS_TRIED_MAX]):
-        accepted = _accepted(case, range(begin, end))
-        if accepted is None and end - begin > 1:
-            for hour in range(begin, end):
-                found |= set(_accepted(case, range(hour, hour + 1)) or ())
-        found |= set(accepted or ())
-    for begin, end in IntervalSet.of((hour, hour + 1) for hour in found):
-        if _accepted(case, range(begin, end)) == range(begin, end):
-            yield from spans(range(begin, end))
+def replaceable(held: Holdings, hours: Sequence[int]) -> tuple[range, ...]:
+    """These hours, as far as a replace accepts them, in spans that it accepts as a whole; with hours in which
+    rows of them lie."""
+    found, named = list[range](), list[range]()
+    for begin, end in hour_runs(hours[:_HOURS_MAX]):
+        whole = _accepted(held, range(begin, end))
+        single = (_accepted(held, range(hour, hour + 1)) for hour in range(begin, end))
+        found += [whole] if whole is not None else [span for span in single if span is not None]
+    for span in sorted(found, key=lambda span: span.start):
+        both = range(named[-1].start, max(named[-1].stop, span.stop)) if named else span
+        touching = bool(named) and span.start <= named[-1].stop
+        if touching and (both == named[-1] or _accepted(held, both) == both):
+            named[-1] = both
         else:
-            yield from (text for hour in range(begin, end) for text in spans([hour]))
+            named.append(span)
+    return tuple(named)
 
 
-def _accepted(case: Case, hours: range) -> range | None:
+def _accepted(held: Holdings, hours: range) -> range | None:
     """The hours that a replace accepts for these: themselves, or together with other hours where their rows
     lie."""
     try:
-        plan_replace(*case.asked, hours)
+        accepted(held, hours)
     except RowsElsewhere as error:
-        return error.together
-    except TransportError:
-        raise  # nobody knows whether it works: what loses rows is not named instead
+        return accepted_together(held, error.hours)
     except SlsError:
         return None
     return hours

@@ -98,10 +98,11 @@ def _opened(logstore: Logstore, lake: Lake, client: SlsClient) -> tuple[Table, T
         state = read_state(table)
         return table, state, check_origin(state, origin, logstore.table)
     except LedgerBroken as error:
+        case = cures.Case(lake, logstore, client, table, facts(table, damaged_too=True))
         if error.kind is not Breach.FOREIGN:
-            return Proof(logstore.table, origin.id, problems=(str(error),), cures=error.cures)
+            named = cures.with_options(case, error.cures)
+            return Proof(logstore.table, origin.id, problems=(str(error),), cures=named)
         foreign = cures.Trouble((), missing=False, strange=True)
-        case = cures.Case(lake, logstore, client, table, facts(table))
         named = cures.of_other_rows(case, foreign, pulled=True)
         return Proof(logstore.table, origin.id, problems=(str(error),), cures=named)
 

@@ -19,6 +19,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pipelines.landing.ledger.newest_landing import check_adds_up
 from pipelines.landing.ledger.start import check_origin, find_table, known
 from pipelines.landing.ledger.state import TableState, facts, read_state
+from pipelines.landing.ledger.values import Adopted
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
@@ -60,6 +61,11 @@ class Place(Looked):
     def ledger(self) -> Ledger:
         """The ledger of the logstore."""
         return self.state.ledger(self.origin.id)
+
+    @property
+    def adopted(self) -> Adopted:
+        """Rows that were there before ledgers began."""
+        return self.state.adopted
 
     def of(self, origin: str) -> "Place":
         """The same table with the rows of another origin in mind, one that it has a ledger of."""

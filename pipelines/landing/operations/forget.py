@@ -30,6 +30,7 @@ from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import Planned, Tools
 from pipelines.landing.contents import rewrite, slices
 from pipelines.landing.contents.cells import Cells, totals
+from pipelines.landing.contents.holdings import Asking
 from pipelines.landing.contents.sameness import check_same
 from pipelines.landing.contents.slices import Slice
 from pipelines.landing.contents.where import Where, parse
@@ -169,7 +170,7 @@ class _Removal:
         """Story: a backfill lands an hour between the look and the commit. Its rows would stay, in an hour
         that is said to be forgotten. Raises LandingConflict then."""
         if self.before and now is not self.place:
-            there = slices.fingerprint(slices.whole_files(now, range(self.before)))
+            there = slices.fingerprint(_whole_before(now, self.before))
             if there != slices.fingerprint(self.whole):
                 raise LandingConflict(f"rows of these hours came to {now.name} meanwhile; look again")
 
@@ -240,11 +241,10 @@ def plan_forget_before(
     if not without_missing:
         _check_none_missing(place)
     if place.origin == mine.origin:
-        slices.check_passed(place, client, hour)
+        Asking(place, client).decide(lambda held: slices.check_passed(held, hour))
     elif not _same_logstore(place.origin, mine.origin):
         _check_reached(place, hour)
-    hours = range(hour)
-    whole = slices.whole_files(place, hours)
+    whole = _whole_before(place, hour)
     leaving = slices.slice_of(place, whole)
     moment = moment_text(hour * HOUR_S)
     if not leaving.cells and place.state.forgotten.before(place.origin.id) >= hour:
@@ -253,6 +253,11 @@ def plan_forget_before(
         )
     later, about = _later(lake, logstore, client, place), f"--before {moment}"
     return _Removal(place, later, None, leaving, tuple(whole), (), about, reason, before=hour).planned()
+
+
+def _whole_before(place: Place, hour: int) -> list[FileScanTask]:
+    asking = Asking(place, None)
+    return asking.of(asking.decide(lambda held: slices.whole_files(held, range(hour))))
 
 
 def _check_none_missing(place: Place) -> None:

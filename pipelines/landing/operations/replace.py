@@ -21,20 +21,23 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.commit.operation import Planned, Tools, execute
 from pipelines.landing.contents import slices
+from pipelines.landing.contents.holdings import Asking, Holdings
 from pipelines.landing.contents.slices import RowsElsewhere
 from pipelines.landing.ledger.epochs import RUN_CHARS, Fenced
 from pipelines.landing.ledger.fence import merge
+from pipelines.landing.ledger.place import Place, Trust, look
 from pipelines.landing.ledger.reading import spans
 from pipelines.landing.ledger.state import held_columns
 from pipelines.landing.ledger.values import Delta, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.skip import Skip
-from pipelines.landing.operations.undo import PlannedUndo, Undo, plan_undo
+from pipelines.landing.operations.undo import Leaving, PlannedUndo, Undo, leaving, undone
 from pipelines.landing.run.attempt import Attempt
 from pipelines.landing.run.report import LandingReport, stop_text
 from pipelines.landing.run.reporting import counts_of
@@ -45,18 +48,16 @@ from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.planning.plan import plan_fill, since_start
 from sls_io.planning.survey import survey_hours
 from sls_io.planning.values import LedgerChange, PlannedWindow, Survey
-from sls_io.values.claim import Ledger
+from sls_io.values.claim import CURSOR_UNKNOWN, Ledger
 from sls_io.values.cures import Cure
 from sls_io.values.errors import (
     ConfigError,
-    CursorExpired,
     InvariantBroken,
     LandingConflict,
-    ShardGone,
     SlsError,
     TransportError,
 )
-from sls_io.values.window import HOUR_S, Cursor, IntervalSet
+from sls_io.values.window import HOUR_S, IntervalSet
 from sls_io.wire.client import SlsClient
 
 _WIDENED_MAX = 4
@@ -143,26 +144,85 @@ def plan_replace(
     """Look at what replacing these receive hours would do. Changes nothing. `skip`: shards of which live runs
     go on later, from the same commit on.
 
-    Raises what `undo.plan` does, and ConfigError when retention has taken a part of the hours. Where rows
+    Raises what `plan_undo` does, and ConfigError when retention has taken a part of the hours. Where rows
     of the hours lie in others, too, RowsElsewhere names the replace of all of them if that one can be done.
     """
+    place, asking = _looked(lake, logstore, client)
+    schema = evolved(logstore, place.table)
     try:
-        return _plan(lake, logstore, client, hours, skip)
+        left = asking.decide(lambda held: accepted(held, hours))
     except RowsElsewhere as error:
-        together = _together(lake, logstore, client, error.hours)
+        together = asking.decide(partial(accepted_together, hours=error.hours))
         if together is None:
             raise
         cure = calls.of_hours(calls.REPLACE, spans(together)[0], "lands all of them again")
-        raise RowsElsewhere(
-            logstore.table, error.asked, error.others, cures=(cure,), together=together
-        ) from error
+        raise RowsElsewhere(logstore.table, error.asked, error.others, cures=(cure,)) from error
+    before = undone(place, logstore, asking, hours, left, Operation.REPLACE)
+    surveys = survey_hours(
+        client,
+        client.shards(),
+        hours=hours,
+        until_s=hours.stop * HOUR_S,
+        pieces=logstore.splits_per_hour,
+    )
+    surveys = since_start(surveys, place.ledger, place.adopted.shards_of(place.origin.id))
+    again = _windows(logstore, surveys, _only(before), hours)
+    lacking = _windows(logstore, surveys, place.ledger, hours)
+    # Retention may have gone on since the edges were asked for.
+    _check_covered(left.taken, _cursors(again))
+    chains = 1 + max((p.chain for p in again), default=0)
+    more = tuple(replace(p, chain=p.chain + chains) for p in lacking)
+
+    def now() -> PlannedUndo:
+        place, asking = _looked(lake, logstore, client)
+        there = asking.decide(lambda held: leaving(held, hours, holed=True))
+        return undone(place, logstore, asking, hours, there, Operation.REPLACE)
+
+    coming = _Replacing(now, client, logstore, before, hours, (*again, *more), len(more), schema, skip)
+    return PlannedReplace(coming.view, place, None, work=coming.work, coming=coming)
 
 
-def _together(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> range | None:
+def _looked(lake: Lake, logstore: Logstore, client: SlsClient) -> tuple[Place, Asking]:
+    place = look(lake, logstore, client, trust=Trust.SOUND)
+    return place, Asking(place, client)
+
+
+def evolved(logstore: Logstore, table: Table) -> Schema | None:
+    """The schema of what is written; None: the table's. Raises ConfigError for declared columns that the
+    table cannot follow."""
+    return Contract.from_columns(logstore.columns).evolved(table.metadata, held_columns(table))
+
+
+def accepted(held: Holdings, hours: range) -> Leaving:
+    """What leaves with these receive hours and can be landed again. Raises as `plan_replace` does.
+
+    The rows come from between the service's edges of the hours; of a shard with adopted rows nothing from
+    before its start does. What they must cover is all that leaves. What the hours lack is landed with them.
+    """
+    left = leaving(held, hours, holed=True)
+    coming, fresh = dict[int, IntervalSet](), dict[int, IntervalSet]()
+    adopted = held.adopted.shards_of(held.origin)
+    for shard, entry in held.ledger.shards.items():
+        if shard in held.edges.listed:
+            shown = held.edges.between(shard, hours)
+            coming[shard] = shown.within(entry.start, CURSOR_UNKNOWN) if shard in adopted else shown
+            fresh[shard] = coming[shard].minus(entry.landed)
+    for shard, gone in _uncovered(left.taken, coming).items():
+        first = gone.pairs[0][0]
+        begin = held.edges.at("begin", shard)
+        other = held.edges.hour_of(shard, first) if begin is not None and first >= begin else None
+        if other is not None and other not in hours:
+            raise RowsElsewhere(held.name, range(other, other + 1), hours, cures=(calls.VERIFY_PULL,))
+    _check_covered(left.taken, coming)
+    slices.check_nowhere_else(held, fresh, hours)
+    return left
+
+
+def accepted_together(held: Holdings, hours: range) -> range | None:
     """These hours, and those in which rows of them lie, as far as all can be replaced at once."""
     for _ in range(_WIDENED_MAX):
         try:
-            _plan(lake, logstore, client, hours)
+            accepted(held, hours)
         except RowsElsewhere as error:
             hours = error.hours
         except SlsError:
@@ -172,30 +232,17 @@ def _together(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -
     return None
 
 
-def _plan(
-    lake: Lake, logstore: Logstore, client: SlsClient, hours: range, skip: Skip | None = None
-) -> PlannedReplace:
-    look = partial(plan_undo, lake, logstore, client, hours, operation=Operation.REPLACE, counted=False)
-    undone = look()
-    surveys = survey_hours(
-        client,
-        client.shards(),
-        hours=hours,
-        until_s=hours.stop * HOUR_S,
-        pieces=logstore.splits_per_hour,
-    )
-    adopted = undone.place.state.adopted.shards_of(undone.view.origin)
-    surveys = since_start(surveys, undone.place.ledger, adopted)
-    again = _windows(logstore, surveys, _only(undone), hours)
-    lacking = _windows(logstore, surveys, undone.place.ledger, hours)
-    _check_covered(client, undone, again, hours)
-    slices.check_nowhere_else(undone.place, _cursors(lacking), hours)
-    table = undone.place.table
-    schema = Contract.from_columns(logstore.columns).evolved(table.metadata, held_columns(table))
-    chains = 1 + max((p.chain for p in again), default=0)
-    more = tuple(replace(p, chain=p.chain + chains) for p in lacking)
-    coming = _Replacing(look, client, logstore, undone, hours, (*again, *more), len(more), schema, skip)
-    return PlannedReplace(coming.view, undone.place, None, work=coming.work, coming=coming)
+def _uncovered(taken: Mapping[int, IntervalSet], coming: Mapping[int, IntervalSet]) -> dict[int, IntervalSet]:
+    left = {shard: each.minus(coming.get(shard, IntervalSet())) for shard, each in taken.items()}
+    return {shard: each for shard, each in left.items() if each}
+
+
+def _check_covered(taken: Mapping[int, IntervalSet], coming: Mapping[int, IntervalSet]) -> None:
+    for shard in _uncovered(taken, coming):
+        raise ConfigError(
+            f"retention has already taken a part of these hours from shard {shard}: its rows could not "
+            "come back, so nothing is replaced"
+        )
 
 
 def _cursors(windows: Iterable[PlannedWindow]) -> dict[int, IntervalSet]:
@@ -245,36 +292,6 @@ def execute_replace(lake: Lake, planned: PlannedReplace, tools: Tools) -> Landin
         until_s=planned.coming.hours.stop * HOUR_S,
         conflicts=done.conflicts,
     )
-
-
-def _check_covered(
-    client: SlsClient,
-    undone: PlannedUndo,
-    coming: tuple[PlannedWindow, ...],
-    hours: range,
-) -> None:
-    landing = _cursors(coming)
-    for shard, taken in undone.taken.items():
-        left = taken.minus(landing.get(shard, IntervalSet()))
-        if not left:
-            continue
-        if (other := _hour_of(client, shard, left)) is not None and other not in hours:
-            raise RowsElsewhere(undone.view.table, range(other, other + 1), hours, cures=(calls.VERIFY_PULL,))
-        raise ConfigError(
-            f"retention has already taken a part of these hours from shard {shard}: its rows could not "
-            "come back, so nothing is replaced"
-        )
-
-
-def _hour_of(client: SlsClient, shard: int, left: IntervalSet) -> int | None:
-    """The receive hour of the first of these cursors; None where the service does not have it any more."""
-    first = left.pairs[0][0]
-    try:
-        if first >= client.cursor_at(shard, "begin"):
-            return client.cursor_time_s(shard, Cursor(first)) // HOUR_S
-    except (ShardGone, CursorExpired):
-        pass
-    return None
 
 
 def _check_whole(windows: Iterable[PlannedWindow], written: Iterable[WrittenWindow]) -> None:

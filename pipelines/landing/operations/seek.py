@@ -17,13 +17,16 @@ again; 09 is not over, so asking again after 10:00 brings it.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 from pipelines.landing.commit.effect import Effect, Note, Row
 from pipelines.landing.commit.operation import Planned
+from pipelines.landing.contents.holdings import Asking
 from pipelines.landing.coordinators import coordinator_of, published, standing
 from pipelines.landing.hours import hours_text, moment_text
-from pipelines.landing.ledger.start import NO_GROUP_CODE
+from pipelines.landing.ledger.place import Place
+from pipelines.landing.ledger.start import NO_GROUP_CODE, known
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.replace import PlannedReplace, plan_replace
 from pipelines.landing.operations.skip import Skip, plan_skip
@@ -158,7 +161,9 @@ def plan_seek(
     latest_s = int(client.now_s()) - logstore.budget.settle_s
     stop = min([latest_s // HOUR_S, asked.stop, *(_passed(client, s, e) for s, e in ledger.shards.items())])
     hours = range(asked.start, max(asked.start, stop))
-    while hours and not all(kept_whole(client, entry, s, hours) for s, entry in ledger.shards.items()):
+    looked, origin = skip.place, known(skip.place.state, client.origin())
+    asking = Asking(Place(looked.table, looked.state, looked.head, logstore, origin), client)
+    while hours and not asking.decide(partial(kept_whole, hours=hours)):
         hours = range(hours.start + 1, hours.stop)
     gone, not_yet = range(asked.start, hours.start), range(max(asked.start, stop), asked.stop)
     planned = replace(planned, hours=hours, not_yet=not_yet, gone=gone)

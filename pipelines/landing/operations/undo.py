@@ -21,21 +21,22 @@ from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents import slices
 from pipelines.landing.contents.cells import Cell, Cells, totals
+from pipelines.landing.contents.holdings import Asking, Holdings, Listed
 from pipelines.landing.contents.sameness import check_same
 from pipelines.landing.contents.slices import Slice
 from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger.fence import withdrawn
-from pipelines.landing.ledger.place import Place, Trust, look
+from pipelines.landing.ledger.place import Place, look
 from pipelines.landing.ledger.reading import spans
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
-from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.values.claim import Ledger
 from sls_io.values.cures import Cure
-from sls_io.values.errors import ConfigError, LedgerBroken, ShardGone, printable
-from sls_io.values.window import HOUR_S, IntervalSet
+from sls_io.values.errors import ConfigError, printable
+from sls_io.values.window import IntervalSet
 from sls_io.wire.client import SlsClient
 
 
@@ -91,48 +92,68 @@ class PlannedUndo(Planned[Undo]):
     taken: Mapping[int, IntervalSet] = field(kw_only=True)
 
 
-def plan_undo(
-    lake: Lake,
-    logstore: Logstore,
-    client: SlsClient,
-    hours: range,
-    *,
-    operation: Operation = Operation.UNDO,
-    counted: bool = True,
-) -> PlannedUndo:
+@dataclass(frozen=True)
+class Leaving:
+    """What leaves with receive hours: files, their rows, and by shard all that has landed of the hours."""
+
+    files: tuple[Listed, ...]
+    rows: Slice
+    taken: Mapping[int, IntervalSet]
+
+
+def plan_undo(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> PlannedUndo:
     """Look at what taking these receive hours back would do. Changes nothing.
 
-    `counted`: the rows that are there must be as many as the ledger says, and all can be read.
-
     Raises ConfigError when there is nothing to take back, a frontier has not passed all of the hours,
-    or rows of them were removed by decision; LedgerBroken when the table cannot be trusted, RowsElsewhere
-    when rows of the hours lie in others.
+    or rows of them were removed by decision; LedgerBroken when the table cannot be trusted, its rows are not
+    those of the ledger, or a file cannot be read; RowsElsewhere when rows of the hours lie in others.
     """
-    place = look(lake, logstore, client, trust=Trust.WHOLE if counted else Trust.SOUND)
-    slices.check_passed(place, client, hours.stop)
-    slices.check_not_forgotten(place, hours)
-    files = check_same(place, [place.origin.id]) if counted else {}
-    tasks = slices.whole_files(place, hours)
-    if counted:
-        leaving = slices.slice_of(place, tasks, counted=files)
-    else:
-        leaving = _readable(client, place, tasks, hours)
-    slices.check_explained(place, leaving, adopted_too=False)
-    taken = _taken(client, place.ledger, leaving.cells, hours)
-    if not tasks and (counted or not taken):
-        raise ConfigError(f"{place.name} has no rows of these hours: there is nothing to take back")
-    slices.check_nowhere_else(place, taken, hours)
-    changed, there = {}, totals(leaving.cells)
-    for shard, intervals in taken.items():
+    place = look(lake, logstore, client)
+    asking = Asking(place, client)
+    asking.decide(lambda held: check_open(held, hours))
+    asking.know(check_same(place, [place.origin.id]))
+    left = asking.decide(lambda held: leaving(held, hours))
+    return undone(place, logstore, asking, hours, left, Operation.UNDO)
+
+
+def check_open(held: Holdings, hours: range) -> None:
+    """Raises ConfigError unless all frontiers have passed the hours and no rows of them were removed."""
+    slices.check_passed(held, hours.stop)
+    slices.check_not_forgotten(held, hours)
+
+
+def leaving(held: Holdings, hours: range, *, holed: bool = False) -> Leaving:
+    """What leaves with these receive hours. Raises as `plan_undo` does. `holed`: rows may be missing, and
+    files be unreadable of which the service certainly has all rows."""
+    check_open(held, hours)
+    files = slices.whole_files(held, hours)
+    there, lost = held.known(files)
+    if lost and not (holed and kept_whole(held, hours)):
+        raise lost[0]
+    rows = slices.sorted_by(held.ledger, (cell for cells in there.values() for cell in cells))
+    slices.check_explained(held, rows, adopted_too=False)
+    taken = _taken(held, rows.cells, hours)
+    if not files and not (holed and taken):
+        raise ConfigError(f"{held.name} has no rows of these hours: there is nothing to take back")
+    slices.check_nowhere_else(held, taken, hours)
+    return Leaving(files, rows, taken)
+
+
+def undone(
+    place: Place, logstore: Logstore, asking: Asking, hours: range, left: Leaving, operation: Operation
+) -> PlannedUndo:
+    """The plan: what leaves, and the ledger lowered by that."""
+    changed, there, tasks = {}, totals(left.rows.cells), asking.of(left.files)
+    for shard, intervals in left.taken.items():
         rows, total = there.get((place.origin.id, shard), (0, 0))
         changed[shard] = withdrawn(place.ledger.shards[shard], intervals, rows=rows, total=total)
     ledger = place.ledger.with_shards(changed)
     state = place.state
     return PlannedUndo(
-        view=_view(place, ledger, leaving, tasks, sorted(taken), _others(place, logstore, tasks)),
+        view=_view(place, ledger, left.rows, tasks, sorted(left.taken), _others(place, logstore, tasks)),
         place=place,
         ledger=ledger,
-        taken=taken,
+        taken=left.taken,
         commit=authored.Change(
             content=place.head,
             ledgers={**state.ledgers, ledger.origin: ledger},
@@ -144,53 +165,28 @@ def plan_undo(
     )
 
 
-def _readable(client: SlsClient, place: Place, tasks: Iterable[FileScanTask], hours: range) -> Slice:
-    """What those files hold that can be read. Raises LedgerBroken for one that cannot, unless all that
-    may have been in it can be pulled again."""
-    found = Slice()
-    for task in tasks:
-        try:
-            found = found.plus(slices.slice_of(place, [task]))
-        except LedgerBroken:
-            if not all(
-                kept_whole(client, entry, shard, hours) for shard, entry in place.ledger.shards.items()
-            ):
-                raise
-    return found
+def kept_whole(held: Holdings, hours: range) -> bool:
+    """Whether the service certainly has all that landed of the hours: of each shard nothing that did lies
+    right before the first cursor it still has, or that one is of an earlier hour."""
+    for shard, entry in held.ledger.shards.items():
+        begin, first = held.edges.at("begin", shard), held.edges.at(hours.start, shard)
+        if begin is None or first is None or (begin >= first and entry.landed.overlaps(begin - 1, begin)):
+            return False
+    return True
 
 
-def kept_whole(client: SlsClient, entry: ShardLedger, shard: int, hours: range) -> bool:
-    """Whether the service certainly has all that landed of the hours: nothing that did lies right before
-    the first cursor it still has, or that one is of an earlier hour."""
-    try:
-        begin = int(client.cursor_at(shard, "begin"))
-        first = int(client.cursor_at(shard, hours.start * HOUR_S))
-    except ShardGone:
-        return False
-    return begin < first or not entry.landed.overlaps(begin - 1, begin)
-
-
-def _taken(client: SlsClient, ledger: Ledger, cells: Cells, hours: range) -> dict[int, IntervalSet]:
+def _taken(held: Holdings, cells: Cells, hours: range) -> dict[int, IntervalSet]:
     """What is landed of the hours, per shard that has something."""
     rows = defaultdict[tuple[int, int], list[Cell]](list)
     for cell in cells:
         rows[cell.shard, cell.hour].append(cell)
     found = {}
-    for shard, entry in ledger.shards.items():
+    for shard, entry in held.ledger.shards.items():
         of_hours = (those for (of, _), those in rows.items() if of == shard)
         extents = [(min(c.first for c in those), max(c.last for c in those) + 1) for those in of_hours]
-        among = IntervalSet.of([*extents, *_edges(client, shard, hours)])
+        among = IntervalSet.of([*extents, *held.edges.between(shard, hours)])
         found[shard] = entry.landed.minus(entry.landed.minus(among))
     return {shard: intervals for shard, intervals in found.items() if intervals}
-
-
-def _edges(client: SlsClient, shard: int, hours: range) -> list[tuple[int, int]]:
-    """The hours' cursors as the service has them; nothing once retention took all of them."""
-    try:
-        begin, end = (int(client.cursor_at(shard, at * HOUR_S)) for at in (hours.start, hours.stop))
-    except ShardGone:
-        return []
-    return [(begin, end)] if begin < end else []
 
 
 def _view(

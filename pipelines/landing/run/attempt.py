@@ -16,6 +16,7 @@ from pyiceberg.typedef import Record
 
 from pipelines.landing.commit import publish
 from pipelines.landing.commit.freshness import Freshness
+from pipelines.landing.contents.holdings import Asking
 from pipelines.landing.contents.slices import check_nowhere
 from pipelines.landing.ledger.newest_landing import check_adds_up
 from pipelines.landing.ledger.place import Place
@@ -147,7 +148,8 @@ class Attempt:
             before = found.get(window.shard, IntervalSet())
             found[window.shard] = before.union([(window.begin, window.end)])
         if head is not None and found:
-            check_nowhere(Place(self.table, self.base, head, logstore, self.origin), found)
+            place = Place(self.table, self.base, head, logstore, self.origin)
+            Asking(place, None).decide(lambda held: check_nowhere(held, found))
 
     def partition(self, shard: int, hour: int) -> Record:
         """Where rows of a shard and a receive hour (since 1970) lie in the table."""
