@@ -19,6 +19,7 @@ from types import MappingProxyType
 
 from pipelines.cli.dagster_client import URL_VARIABLE
 from pipelines.cli.demo import follower
+from pipelines.cli.init import TEMPLATE
 from pipelines.cli.logstores import project_root
 from pipelines.landing.spark.remote import REMOTE_VARIABLE
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
@@ -26,7 +27,6 @@ from sls_io.values.errors import ConfigError
 
 STOP_S = 20.0
 _MARK = ".sls-lake-sandbox"
-_INSTANCE_SETTINGS = Path("docs") / "deploy" / "dagster.yaml"
 _CATALOG_PREFIX = "PYICEBERG_CATALOG__LAKE__"
 _DROPPED = (
     "ALIBABA_CLOUD_SECURITY_TOKEN", "DAGSTER_RUN_JOB_NAME", "SPARK_REMOTE", REMOTE_VARIABLE, URL_VARIABLE
@@ -114,10 +114,7 @@ class Sandbox:
         for folder in (self.dagster_home, self.home / "lake", self.home / "dbt"):
             folder.mkdir(parents=True, exist_ok=True)
         mark.touch()
-        settings = project_root() / _INSTANCE_SETTINGS
-        if not settings.is_file():
-            raise ConfigError(f"no {_INSTANCE_SETTINGS}: run this in the project's folder")
-        shutil.copyfile(settings, self.dagster_home / "dagster.yaml")
+        shutil.copyfile(TEMPLATE / "deploy" / "dagster.yaml", self.dagster_home / "dagster.yaml")
 
     def exports(self) -> str:
         """The environment as lines for a shell."""
