@@ -6,6 +6,7 @@ from pathlib import Path
 import dagster as dg
 
 from pipelines.landing.defs_file import check_folder
+from pipelines.landing.project import use
 from pipelines.landing.umask import keep_others_out
 
 # Code servers and runs begin here, and `dagster` started them, which leaves the umask as it is.
@@ -22,6 +23,7 @@ def loaded(package: Path) -> dg.Definitions:
     """All definitions in the folder `defs` of a project's package. The executor holds for the runs that the
     web page and backfills make, too: steps of one run share its engine, and a terminated run leaves no child
     behind."""
+    use(package)
     # Dagster's reader takes a key twice, and one of an alias bomb never comes back.
     check_folder(package / "defs")
     # Not `load_from_defs_folder`: that imports every package here that has component types, dbt's too, to

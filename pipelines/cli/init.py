@@ -172,7 +172,7 @@ def _texts(folder: Path) -> Iterator[tuple[Path, str]]:
 def _entry(project: Project) -> str:
     package = project.defs.parent
     return _ENTRY.format(
-        package=package, name=project.module, work=package.parent, python=sys.executable
+        package=package, name=project.module, work=project.source, python=sys.executable
     ).rstrip()
 
 

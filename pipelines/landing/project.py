@@ -8,6 +8,7 @@ A command looks for it from the working folder upwards. A code server's working 
 loads the definitions of many projects from wherever it was started. So definitions name their own (`use`).
 """
 
+import sys
 import tomllib
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,10 +23,12 @@ _used: list[Path] = []
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """`folder` is absolute; `module` is its package of definitions, and `defs` the folder of logstores."""
+    """`folder` is absolute; `module` is its package of definitions, `defs` the folder of logstores, and
+    `source` the folder that the package is imported from."""
 
     folder: Path
     module: str
+    source: Path
     defs: Path
 
     @property
@@ -40,8 +43,12 @@ class Project:
 
 
 def use(folder: Path) -> None:
-    """Work for the project in `folder` or above it, wherever this process was started."""
+    """Work for the project in `folder` or above it, wherever this process was started. Its package can be
+    imported from here on, also where it is not installed."""
     _used[:] = [folder.resolve()]
+    own = project()
+    if own is not None and str(own.source) not in sys.path:
+        sys.path.insert(0, str(own.source))
 
 
 def project() -> Project | None:
@@ -93,5 +100,5 @@ def _read(folder: Path, changed_ns: int) -> Project | None:
         return None
     below = Path(*module.split("."))
     # `create-dagster` has packages under `src`.
-    defs = next((d for d in (folder / below, folder / "src" / below) if d.is_dir()), folder / below)
-    return Project(folder, told.get("root_module") or module.rpartition(".")[0], defs)
+    source = folder / "src" if (folder / "src" / below).is_dir() else folder
+    return Project(folder, told.get("root_module") or module.rpartition(".")[0], source, source / below)
