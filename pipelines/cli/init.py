@@ -99,7 +99,7 @@ def init(output: Output, *, folder: Path, s3: bool) -> None:
 
     require_java()
     folder = folder.resolve()
-    made, differ = _written(folder)
+    made, differ = write_project(folder)
     for path in made:
         output.say(f"wrote {path}")
     for path in differ:
@@ -131,8 +131,9 @@ def init(output: Output, *, folder: Path, s3: bool) -> None:
     )
 
 
-def _written(folder: Path) -> tuple[list[Path], list[Path]]:
-    """(files that were made, files of ours that have another text). What is there is never changed."""
+def write_project(folder: Path) -> tuple[list[Path], list[Path]]:
+    """(files that were made, files of ours that have another text). What is there is never changed.
+    Raises ConfigError where the folder is another program's."""
     made: list[Path] = []
     differ: list[Path] = []
     for path, text in _texts(folder):

@@ -22,6 +22,7 @@ from pipelines.cli.demo import follower
 from pipelines.cli.init import TEMPLATE
 from pipelines.cli.logstores import project_root
 from pipelines.landing.spark.remote import REMOTE_VARIABLE
+from pipelines.landing.spark.session import JARS_VARIABLE
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
 from sls_io.values.errors import ConfigError
 
@@ -36,12 +37,14 @@ _DROPPED = (
 @dataclass(frozen=True, slots=True)
 class Sandbox:
     """`home` is absolute; `port` is the emulator's, `spark_remote` the address of a Spark server, if any,
-    `dagster_url` that of Dagster's page, if there is one."""
+    `dagster_url` that of Dagster's page, if there is one. `jars` is where Spark's jars lie, "" where each
+    process looks by itself."""
 
     home: Path
     port: int = 0
     spark_remote: str = ""
     dagster_url: str = ""
+    jars: str = ""
 
     @property
     def endpoint(self) -> str:
@@ -56,9 +59,9 @@ class Sandbox:
     def variables(self) -> dict[str, str]:
         """What the environment must say, for this process and every child."""
         lake = self.home / "lake"
-        servers = {REMOTE_VARIABLE: self.spark_remote, URL_VARIABLE: self.dagster_url}
+        said = {REMOTE_VARIABLE: self.spark_remote, URL_VARIABLE: self.dagster_url, JARS_VARIABLE: self.jars}
         return {
-            **{name: address for name, address in servers.items() if address},
+            **{name: value for name, value in said.items() if value},
             "SLS_LAKE_HOME": str(self.home),
             "SLS_ENDPOINT": self.endpoint,
             "DAGSTER_HOME": str(self.dagster_home),
