@@ -133,4 +133,8 @@ def _or_template(schema: Any) -> Any:
         return schema
     if schema.get("type") in ("integer", "number", "boolean"):
         return {"anyOf": [schema, _TEMPLATE]}
+    if "prefixItems" in schema:
+        # Dagster makes an example of every component, and takes an array without `items` for an error:
+        # whatever loads a whole folder (`load_from_defs_folder`, in each new project) would end there.
+        schema = {**schema, "items": schema["prefixItems"][0]}
     return {name: _or_template(part) for name, part in schema.items()}

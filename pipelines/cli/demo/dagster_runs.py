@@ -1,8 +1,7 @@
 """Dagster runs carried out in this process, recorded where Dagster's page finds them.
 
 The definitions are loaded the way Dagster loads them: all of the project's package. What a micro-batch may
-do is not decided here either: the schedule is asked for
-its tick, and its run request is carried out as it is.
+do is not decided here either: the schedule is asked for its tick, and its run request is carried out as it is.
 """
 
 import importlib
