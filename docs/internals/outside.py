@@ -1,4 +1,4 @@
-"""A hook of the site: what lies outside of `docs` is named where a page links to it, for it is no page there."""
+"""A hook of the site: what lies outside of `docs` is no page there, and is named where a page links to it."""
 
 import re
 from pathlib import Path
