@@ -34,8 +34,6 @@ from sls_io.values.window import IntervalSet
 
 _ALL = AlwaysTrue()
 _BOUNDED = ("__shard__", "__cursor__")
-_SNAPSHOTS_MIN = 2
-"""Fewer snapshots the maintenance does not keep."""
 _IDENTITY = ("__origin__", "__shard__", "__cursor__", "__index__")
 
 
@@ -70,7 +68,8 @@ class Unreadable(LedgerBroken):
         listed = listed_files(table, head, {}) if head else frozenset()
         if listed is not None and self.path not in listed:
             kept = _newest_without(table, self.path)
-            return (restore, *((calls.expire(kept),) if kept >= _SNAPSHOTS_MIN else ()))
+            # The maintenance does not keep one alone.
+            return (restore, calls.expire(kept)) if kept > 1 else (restore,)
         # Other columns may be damaged than those that tell which rows there are.
         whole = isinstance(file, DataFile) and table.io.new_input(file.file_path).exists()
         return (restore, calls.VERIFY_ROWS if whole else calls.VERIFY)

@@ -17,12 +17,7 @@ from pyiceberg.types import NestedField
 
 from pipelines.landing.ledger import codec, epochs
 from pipelines.landing.ledger.epochs import Epoch
-from pipelines.landing.ledger.reading import (
-    BY_VALUE,
-    REWRITE,
-    entries_of,
-    manifests_of,
-)
+from pipelines.landing.ledger.reading import BY_VALUE, REWRITE, entries_of, manifests_of
 from pipelines.landing.ledger.summary import (
     adopted_of,
     check_windows,

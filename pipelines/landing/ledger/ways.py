@@ -40,7 +40,8 @@ _TRIES_MAX = 5
 
 
 class No(StrEnum):
-    """Why a table cannot be put back to a landing; UNTOLD: nobody knows whether it has all of its rows."""
+    """Why a table cannot be put back to a landing, what weighs most first; UNTOLD: nobody knows whether it
+    has all of its rows."""
 
     UNLISTED = "not all of its manifests can be read"
     REMOVED = "rows were removed for good since"
@@ -128,20 +129,24 @@ class PastLanding:
 
 
 def against(past: PastLanding, removed: Forgotten) -> Iterator[No]:
-    """What stands against going back to a landing, the cheap questions first. `removed` is all that was
-    removed for good: what a later removal took would come back."""
+    """What stands against going back to a landing, the cheap questions first: numbers cost nothing, unless
+    rows are hidden; then no row is read while a file is gone. `removed` is all that was removed for good:
+    what a later removal took would come back."""
     if past.listed is None:
         yield No.UNLISTED
     if past.removed != removed:
         yield No.REMOVED
-    if past.gone:
+    if past.hides and past.gone:
         yield No.GONE
+        return
     if past.shown is None:
         yield No.UNTOLD
     elif past.shown > past.known:
         yield No.STRANGE
     elif past.missing > 0:
         yield No.MISSING
+    if past.gone:
+        yield No.GONE
 
 
 def ways(pasts: Iterable[PastLanding], removed: Forgotten, *, holed: bool = False) -> Iterator[PastLanding]:

@@ -25,19 +25,8 @@ from pipelines.landing.hours import hour_text, moment_text
 from pipelines.landing.ledger import codec, fence
 from pipelines.landing.ledger.place import Looked
 from pipelines.landing.ledger.reading import Misread, Unreadable
-from pipelines.landing.ledger.state import (
-    TableState,
-    ancestry,
-    facts,
-    files_of,
-)
-from pipelines.landing.ledger.summary import (
-    is_landing,
-    least_rows,
-    ledgers_of,
-    summary_of,
-    windows_of,
-)
+from pipelines.landing.ledger.state import TableState, ancestry, facts, files_of
+from pipelines.landing.ledger.summary import is_landing, least_rows, ledgers_of, summary_of, windows_of
 from pipelines.landing.ledger.values import Deed, Forgotten, Operation
 from pipelines.landing.ledger.ways import No, PastLanding, against, landings, newest_forgotten, pasts
 from pipelines.landing.operations import reach
@@ -299,7 +288,7 @@ def _check_accepted(past: PastLanding, removed: Forgotten, *, without_missing: b
     """Raises ConfigError where removed rows would come back, LedgerBroken where the landing is not what its
     ledgers say, or cannot be had."""
     name = ".".join(past.table.name())
-    for no in against(past, removed):
+    for no in sorted(against(past, removed), key=list(No).index):
         if no is No.REMOVED:
             _, removal = newest_forgotten(past.table)
             raise ConfigError(
