@@ -13,13 +13,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
+from pipelines.landing.catalogs.keys import KEYS_PROPERTY
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.task import OVERTAKEN, ROW_VERSION, TRANSFORM, UNPROVED, FileRow, WriteJob, task_of
 from pipelines.landing.spark.probe import workers_problem
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.data_files import data_file, unpacked
-from pipelines.landing.table.object_store import KEYS_PROPERTY
 from sls_io.planning.values import PlannedWindow
 from sls_io.values.claim import SUM_MODULUS
 from sls_io.values.errors import (

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pyiceberg.utils.config import Config
 
+from pipelines.landing.catalogs.profiles import expanded
 from sls_io.values.errors import ConfigError, printable
 
 CATALOG = "lake"
@@ -43,5 +44,7 @@ def made(folder: Path) -> Path:
 
 
 def configured() -> dict[str, str]:
-    """What PyIceberg's own configuration says of the catalog; nothing when it does not name it."""
-    return {str(k): str(v) for k, v in (Config().get_catalog_config(CATALOG) or {}).items()}
+    """What PyIceberg's own configuration says of the catalog; nothing when it does not name it. A catalog of
+    Aliyun that is named by a word is said whole. Raises ConfigError for a fact of one that cannot be meant.
+    """
+    return expanded({str(k): str(v) for k, v in (Config().get_catalog_config(CATALOG) or {}).items()})

@@ -1,0 +1,100 @@
+"""Landing on OSS Tables: what its pages have is refused or survived, and nothing lands twice."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipelines.landing.catalogs.upkeep import COMPACTION, EXPIRY
+from pipelines.landing.commit.operation import execute
+from pipelines.landing.ledger.codec import TAG
+from pipelines.landing.operations.adopt import plan_adopt
+from sls_io.values.errors import LedgerBroken
+from tests.backends.osstables import TableBucket
+from tests.backends.places import Place, Servers, made
+from tests.worlds.beside_servers import proved, world
+from tests.worlds.one_logstore import World
+
+__all__ = ["world"]
+
+DAYS_LATER_H = 121.0
+
+
+@pytest.fixture
+def place(tmp_path: Path, servers: Servers) -> Iterator[Place]:
+    """A table bucket; its maintenance is off until a test turns it on."""
+    with made("osstables-file", tmp_path / "place", servers) as place:
+        yield place
+
+
+@pytest.fixture
+def bucket(place: Place) -> TableBucket:
+    """The bucket."""
+    assert place.bucket is not None
+    return place.bucket
+
+
+def more(world: World) -> None:
+    """Logs for another landing."""
+    world.put(20)
+    world.emulator.admin.advance(60)
+
+
+def test_a_table_that_the_catalog_expires_and_compacts_is_refused_until_a_person_turns_it_off(
+    world: World, bucket: TableBucket, servers: Servers
+) -> None:
+    bucket.off.clear()
+    with pytest.raises(LedgerBroken) as refused:
+        world.land()
+    told = str(refused.value)
+    assert "expires snapshots after 120 h, all but 1, and compacts files to 512 MB by itself" in told
+    cures = [str(cure) for cure in refused.value.cures]
+    assert [EXPIRY in cures[0], COMPACTION in cures[1]] == [True, True] and len(cures) == 2
+    table = world.logstore.table
+    bucket.turn_off(table, EXPIRY)
+    with pytest.raises(LedgerBroken, match="compacts files to 512 MB by itself"):
+        world.land()
+    bucket.turn_off(table, COMPACTION)
+    assert world.land().rows == 40
+    proved(world, servers)
+
+
+def test_a_foreign_compaction_and_an_expiry_that_spares_tags_change_nothing(
+    world: World, bucket: TableBucket, servers: Servers
+) -> None:
+    world.land()
+    before = world.table.metadata.refs[TAG].snapshot_id
+    bucket.off.clear()
+    assert bucket.maintain(world.logstore.table, hours_later=DAYS_LATER_H) == [COMPACTION, EXPIRY]
+    bucket.turn_off(world.logstore.table)
+    table = world.table
+    assert table.metadata.refs[TAG].snapshot_id == before != table.metadata.current_snapshot_id
+    assert len(table.metadata.snapshots) == 2, "main's, and the one that the tag names"
+    world.assert_proved()
+    more(world)
+    assert world.land().rows == 20
+    proved(world, servers)
+
+
+def test_an_expiry_that_keeps_one_snapshot_takes_the_ledger_and_adopt_finds_it_again(
+    world: World, bucket: TableBucket, servers: Servers
+) -> None:
+    world.land()
+    ledger = world.ledger
+    bucket.off.clear()
+    bucket.maintain(world.logstore.table, hours_later=DAYS_LATER_H, spares_tags=False)
+    bucket.turn_off(world.logstore.table)
+    table = world.table
+    assert TAG not in table.metadata.refs and len(table.metadata.snapshots) == 1
+    with pytest.raises(LedgerBroken, match="has no ledger of it"):
+        world.land()
+
+    with world.client as client:
+        planned = plan_adopt(world.lake, world.logstore, client)
+        assert not planned.refusal and set(planned.view.kept) == {world.origin}
+        execute(world.lake, planned)
+    assert world.ledger == ledger
+    world.assert_proved()
+    more(world)
+    assert world.land().rows == 20
+    proved(world, servers)
