@@ -1,10 +1,10 @@
 """Give a table a true ledger again, where its own cannot be read or does not explain the rows.
 
 The table itself is the evidence: the identities of its rows are counted and summed for each logstore and
-shard. A ledger that is still readable somewhere (under the tag, in an older landing of main) is kept when the
-rows prove it: same rows, same identity sums. Where none is proven, a person says where each shard starts from
-now on, and the rows that are there are *adopted*: counted, so that rows which nobody brought are still seen,
-and never called landed.
+shard. A ledger that is still readable somewhere (under the tag, in an older landing of main, or, once the
+newest landing is expired, in an older version of the metadata) is kept when the rows prove it: same rows, same
+identity sums. Where none is proven, a person says where each shard starts from now on, and the rows that are
+there are *adopted*: counted, so that rows which nobody brought are still seen, and never called landed.
 
 Nothing is lost in silence. The newest ledger that can still be read anywhere, also beside main, says how
 many rows each shard had: where fewer are there now, a person has to say so, and the number stays beside
@@ -32,6 +32,7 @@ from pipelines.landing.contents.explained import Compared, compare, unlike
 from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.ledger.codec import LEDGER_PREFIX
 from pipelines.landing.ledger.fence import lowered
+from pipelines.landing.ledger.newest_landing import expired_landing
 from pipelines.landing.ledger.place import Place, Trust, look
 from pipelines.landing.ledger.reading import Unreadable, live_rows
 from pipelines.landing.ledger.start import check_beside, check_origin, origin_text
@@ -185,13 +186,15 @@ class Adoption(Effect):
 
 @dataclass(frozen=True)
 class Unsettled:
-    """The table as it is: what it says, what its files hold, and what stops landings into it."""
+    """The table as it is: what it says, what its files hold, what stops landings into it, and the newest
+    landing where that is expired."""
 
     place: Place
     newest: Mapping[str, Newest]
     there: Compared
     stops: str
     trouble: str
+    expired: Snapshot | None = None
 
 
 def plan_adopt(
@@ -295,14 +298,19 @@ def find(lake: Lake, logstore: Logstore, client: SlsClient) -> Unsettled:
     table, state, origin, name = place.table, place.state, place.origin, place.name
     check_beside(state, origin, logstore)
     stops = _trouble(table, origin, name)
-    newest = _newest(table)
+    expired = expired_landing(table) if state.tagged is None else None
+    if expired is not None and not state.forgotten.shards:
+        # The list only grows, and no snapshot that is left has one.
+        state = replace(state, forgotten=forgotten_of(expired, damaged_too=True))
+        place = replace(place, state=state)
+    newest = _newest(table, expired)
     every = {*state.origins, *newest, origin.id}
     try:
         there = compare(table, {o: newest[o].ledger if o in newest else Ledger(o) for o in every})
     except Unreadable as error:
         raise repair_manifests.named(lake, logstore, client, error) from error
     trouble = stops or _short(table, state, there)
-    return Unsettled(place, newest, there, stops, trouble)
+    return Unsettled(place, newest, there, stops, trouble, expired)
 
 
 def _decide(found: Unsettled) -> _Decided:
@@ -310,7 +318,7 @@ def _decide(found: Unsettled) -> _Decided:
     is there adopted. Raises LedgerBroken where rows are there twice."""
     table, state, origin = found.place.table, found.place.state, found.place.origin
     newest, there = found.newest, found.there
-    ledgers, sources, adopted = _proven(table, state, there)
+    ledgers, sources, adopted = _proven(_candidates(table, state, found.expired), state, there)
     ledgers = lowered(ledgers, {o: ledger for o, ledger in state.ledgers.items() if o in ledgers})
     former = _former(state, origin, ledgers)
     ledgers |= {o: Ledger(o) for o in former}
@@ -401,26 +409,27 @@ def _check_not_rolled_back(table: Table) -> None:
             raise
 
 
-def _newest(table: Table) -> dict[str, Newest]:
+def _newest(table: Table, expired: Snapshot | None) -> dict[str, Newest]:
     """The newest ledger of each origin, from all snapshots that metadata still has, also from those beside
-    main."""
+    main; and from the newest landing that is expired."""
     found: dict[str, Newest] = {}
-    for snapshot in landings(table):
+    for snapshot in [*([expired] if expired else []), *landings(table)]:
         adopted = adopted_of(snapshot, damaged_too=True)
         for origin, ledger in ledgers_of(snapshot, damaged_too=True).items():
             found.setdefault(origin, Newest(snapshot, ledger, adopted))
     return found
 
 
-def _candidates(table: Table, state: TableState) -> Iterator[Snapshot]:
-    """Snapshots whose ledger may be true, the likeliest first: the tag's, main's, those beside main."""
-    tagged = table.snapshot_by_id(state.tagged) if state.tagged is not None else None
+def _candidates(table: Table, state: TableState, expired: Snapshot | None) -> Iterator[Snapshot]:
+    """Snapshots whose ledger may be true, the likeliest first: the tag's, or where that was; main's, those
+    beside main."""
+    tagged = table.snapshot_by_id(state.tagged) if state.tagged is not None else expired
     past = [*([tagged] if tagged else []), *filter(is_landing, ancestry(table)), *landings(table)]
     yield from {s.snapshot_id: s for s in past}.values()
 
 
 def _proven(
-    table: Table, state: TableState, there: Compared
+    candidates: Iterable[Snapshot], state: TableState, there: Compared
 ) -> tuple[dict[str, Ledger], dict[str, int], Adopted]:
     """Per origin the newest ledger that the rows prove, its snapshot, and what it had adopted.
 
@@ -430,7 +439,7 @@ def _proven(
     ledgers: dict[str, Ledger] = {}
     sources: dict[str, int] = {}
     adopted = Adopted()
-    for snapshot in _candidates(table, state):
+    for snapshot in candidates:
         before = adopted_of(snapshot, damaged_too=True)
         if forgotten_of(snapshot, damaged_too=True) != state.forgotten:
             continue
