@@ -2,9 +2,9 @@
 
 The table itself is the evidence: the identities of its rows are counted and summed for each logstore and
 shard. A ledger that is still readable somewhere (under the tag, in an older landing of main, or, once the
-newest landing is expired, in an older version of the metadata) is kept when the rows prove it: same rows, same
-identity sums. Where none is proven, a person says where each shard starts from now on, and the rows that are
-there are *adopted*: counted, so that rows which nobody brought are still seen, and never called landed.
+newest landing is expired, in an older version of the metadata) is kept when the rows prove it: same rows,
+same identity sums. Where none is proven, a person says where each shard starts from now on, and the rows that
+are there are *adopted*: counted, so that rows which nobody brought are still seen, and never called landed.
 
 Nothing is lost in silence. The newest ledger that can still be read anywhere, also beside main, says how
 many rows each shard had: where fewer are there now, a person has to say so, and the number stays beside
