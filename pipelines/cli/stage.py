@@ -12,8 +12,11 @@ import click
 
 from pipelines.cli.logstores import logstore_option, project_root, resolve
 from pipelines.cli.output import Output, verb
+from pipelines.landing.catalogs.profiles import has_views
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.spark.dbt_environment import NO_VIEWS
 from pipelines.landing.table.contract import SYSTEM_COLUMNS, Contract
+from pipelines.landing.table.home import configured
 from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError
 
@@ -125,7 +128,7 @@ def stage(output: Output, *, name: str | None, by_minute: bool) -> None:
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(text, encoding="utf-8")
         output.say(f"wrote {folder / file}")
-    output.say("Dagster, when reloaded, keeps what is new")
+    output.say("Dagster, when reloaded, keeps what is new" if has_views(configured()) else NO_VIEWS)
     output.say_cures(Call(("dbt", "build"), does="makes it, once the table is there"))
     output.result({"model": f"stg_{logstore.name}", "files": [str(folder / file) for file in texts]})
 

@@ -60,6 +60,8 @@ def _oss_tables(said: Mapping[str, str], internal: bool) -> dict[str, str]:
     return {
         "uri": f"https://{region}{inner}.oss-tables.aliyuncs.com/iceberg",
         **_signed(region, "osstables"),
+        # Its 13 endpoints take no reports of scans, and its configuration does not say so.
+        "rest-metrics-reporting-enabled": "false",
         **_files(region, inner),
     }
 

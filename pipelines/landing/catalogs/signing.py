@@ -9,7 +9,7 @@ signed, and how, is botocore's.
 import hashlib
 import threading
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
@@ -63,8 +63,15 @@ class Signature(AuthBase):
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
         body = request.body or b""
         data = body.encode() if isinstance(body, str) else bytes(body)
-        digest = {_DIGEST: hashlib.sha256(data).hexdigest()}
-        sent = AWSRequest(method=request.method, url=request.url, data=data, headers=digest)
+        place, _, query = (request.url or "").partition("?")
+        sent = AWSRequest(
+            method=request.method,
+            url=place,
+            # One by one: a signature has each of them encoded in one way only, a request in several.
+            params=parse_qsl(query, keep_blank_values=True),
+            data=data,
+            headers={_DIGEST: hashlib.sha256(data).hexdigest()},
+        )
         keys = self._keys()
         pair = AmazonKeys(keys.id, keys.secret, keys.token or None)
         SigV4Auth(pair, self._name, self._region).add_auth(sent)

@@ -24,6 +24,7 @@ _PREFIX = f"spark.sql.catalog.{CATALOG}"
 _SAME_IN_REST = {
     *("token", "credential", "scope", "audience", "resource", "oauth2-server-uri", "prefix"),
     *(SIGNED, SIGNING_REGION, SIGNING_NAME, "rest.auth.type", "rest.auth.sigv4.delegate-auth-type"),
+    "rest-metrics-reporting-enabled",
     *(f"rest.{name}" for name in ("access-key-id", "secret-access-key", "session-token")),
 }
 _S3 = {

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pipelines.landing import ROOT
+from pipelines.landing.catalogs.profiles import has_views
 from pipelines.landing.spark.catalog import is_secret
 from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING
 from pipelines.landing.spark.remote import without_session
@@ -22,6 +23,11 @@ from pipelines.landing.table.lake import Lake
 PROJECT_DIR = ROOT / "dbt"
 """The dbt project: models over the landed table."""
 
+VIEW_VARIABLE = "SLS_DBT_VIEW"
+NO_VIEWS = (
+    "this catalog keeps no views and makes no tables of queries: models that are views are put into the "
+    "queries that name them, their tests run, and the tables by minute and by day are left out"
+)
 _TARGET_VARIABLE = "SLS_DBT_TARGET"
 _CONF_VARIABLE = "SLS_DBT_SPARK_CONF"
 _ARGUMENTS_VARIABLE, _ARGUMENTS = "PYSPARK_SUBMIT_ARGS", "pyspark-shell"
@@ -43,9 +49,10 @@ def dbt_environment(
     """
     places = {name: str(home() / "dbt" / folder) for name, folder in _FOLDERS}
     places |= {"DBT_PROJECT_DIR": str(PROJECT_DIR), "DBT_PROFILES_DIR": str(PROJECT_DIR)}
+    lake = lake or Lake.default()
+    places |= {} if has_views(lake.properties) else {VIEW_VARIABLE: "ephemeral"}
     if remote:
         return {**places, _TARGET_VARIABLE: "connect", "SPARK_REMOTE": without_session(remote)}
-    lake = lake or Lake.default()
     require_jars(lake)
     conf = {
         **base_conf(),
