@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from tests.backends.strict import TEMPORARY_KEY_ID
 from tests.worlds.beside_servers import proved, world
 from tests.worlds.command_line import settings
 from tests.worlds.fake_aliyun import fake_aliyun
-from tests.worlds.one_logstore import World
+from tests.worlds.one_logstore import World, configuration
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -159,14 +159,6 @@ def jars_of(folder: Path) -> Path:
     for path in (*require_jars(), *Path(FOLDER).absolute().glob("iceberg-aws-bundle-*.jar")):
         (jars / path.name).symlink_to(path)
     return jars
-
-
-def configuration(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties of a catalog as PyIceberg's variables."""
-    return {
-        f"PYICEBERG_CATALOG__LAKE__{name.upper().replace('.', '__').replace('-', '_')}": value
-        for name, value in properties.items()
-    }
 
 
 def program(how: str, defs: Path, environment: dict[str, str]) -> dict[str, object]:

@@ -12,13 +12,14 @@ from pipelines.landing.catalogs.upkeep import COMPACTION, EXPIRY
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.operations.adopt import plan_adopt
-from pipelines.landing.spark.session import JARS_VARIABLE
+from pipelines.landing.spark.session import JARS_VARIABLE, Engine
 from sls_io.values.errors import LedgerBroken
 from tests.backends.osstables import TableBucket
 from tests.backends.places import Place, Servers, made
-from tests.integration.live.test_backends_spark import configuration, jars_of
+from tests.integration.live.test_backends_spark import jars_of
 from tests.worlds.beside_servers import proved, world
-from tests.worlds.one_logstore import World
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import World, configuration
 
 __all__ = ["world"]
 
@@ -129,3 +130,26 @@ def test_sql_of_spark_signs_too_and_dbt_tests_what_cannot_be_a_view(
     assert len(bucket.asked) > asked + 2 and not any("/views" in each for each in bucket.asked)
     # Java looks for `bronze.access_logs.refs` in a namespace below `bronze` first.
     assert all("%1F" in each for each in bucket.refused[before:])
+
+
+@pytest.mark.spark
+def test_the_doctor_says_what_the_catalog_does_by_itself_before_the_first_landing_and_after(
+    world: World, bucket: TableBucket, engine: Engine, command: Command
+) -> None:
+    bucket.off.clear()
+    table = world.logstore.table
+    said = command("doctor")
+    found = {one["name"]: one for one in said["trials"]}
+    assert found["table"]["grade"] == "wrong", "it has landed already, with all of it off"
+    assert "by itself the catalog expires snapshots after 120 h" in found["table"]["came"]
+    changes = [str(each) for each in found["table"]["changes"]]
+    assert len(changes) == 3 and all("access_logs" in each for each in changes[1:])
+    assert found["scratch"]["grade"] == "note" and "once the first landing" in str(
+        found["scratch"]["changes"]
+    )
+    wrong = {name for name, one in found.items() if one["grade"] == "wrong"}
+    assert wrong == {"table"} and found["away"]["grade"] == "fine"
+
+    bucket.turn_off(table)
+    again = {one["name"]: one for one in command("doctor")["trials"]}
+    assert again["table"]["grade"] == "fine" and again["stale"]["grade"] == "fine"
