@@ -6,19 +6,19 @@ import pytest
 
 from pipelines.landing.catalogs.keys import KEYS_PROPERTY
 from pipelines.landing.catalogs.profiles import expanded, has_views
-from pipelines.landing.catalogs.upkeep import COMPACTION, EXPIRY, Upkeep, read
+from pipelines.landing.catalogs.upkeep import COMPACTION, EXPIRY, CatalogUpkeep, read
 from pipelines.landing.spark.catalog import catalog_settings
 from pipelines.landing.table.home import configured
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import ConfigError
-from tests.unit.test_spark_catalog import DOCS
+from tests.snippets import REFERENCE
 
 ARN = "acs:osstables:cn-hangzhou:1234567890:bucket/logs"
 
 
 def documented(kind: str) -> dict[str, str]:
     """The variables that the reference's own lines set for a catalog of this kind."""
-    block = next(b for b in DOCS.read_text().split("```") if f"TYPE={kind}" in b)
+    block = next(b for b in REFERENCE.split("```") if f"TYPE={kind}" in b)
     lines = block[block.index(f"PYICEBERG_CATALOG__LAKE__TYPE={kind}") :].split("\n# ")[0]
     return dict(re.findall(r"(PYICEBERG_CATALOG__LAKE__[A-Z0-9_]+)=(\S+)", lines))
 
@@ -103,4 +103,4 @@ def test_a_table_that_nobody_configured_is_expired_and_compacted() -> None:
     assert read(own, ARN).said() == ("expires snapshots after 24 h, all but 1,",)
     (cure,) = read(own, ARN).cures(("bronze", "access_logs"))
     assert f"--type {EXPIRY}" in str(cure) and "--namespace bronze --name access_logs" in str(cure)
-    assert read({EXPIRY: off, COMPACTION: off}, ARN).said() == Upkeep().said() == ()
+    assert read({EXPIRY: off, COMPACTION: off}, ARN).said() == CatalogUpkeep().said() == ()

@@ -27,7 +27,7 @@ from pipelines.landing.catalogs.profiles import (
     SIGNING_NAME,
     SIGNING_REGION,
 )
-from pipelines.landing.catalogs.upkeep import Upkeep, read
+from pipelines.landing.catalogs.upkeep import CatalogUpkeep, read
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError, TransportError
 from sls_io.wire.credentials import resolve
@@ -111,11 +111,11 @@ class SigningCatalog(RestCatalog):
     def _init_sigv4(self, session: Session) -> None:
         session.auth = Signature(self.properties)
 
-    def upkeep(self, table: tuple[str, ...]) -> Upkeep:
+    def upkeep(self, table: tuple[str, ...]) -> CatalogUpkeep:
         """What the catalog does to a table by itself, where that can be asked."""
         profile = self.properties.get(PROFILE_PROPERTY)
         if profile != OSS_TABLES:
-            return Upkeep(untold=_UNTOLD if profile == DLF else "")
+            return CatalogUpkeep(untold=_UNTOLD if profile == DLF else "")
         arn, place = self.properties["warehouse"], urlsplit(self.uri)
         path = "/".join(quote(part, safe="") for part in (arn, *table))
         try:

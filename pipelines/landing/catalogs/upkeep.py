@@ -22,7 +22,7 @@ DEFAULTS: Mapping[str, Mapping[str, object]] = {
 
 
 @dataclass(frozen=True)
-class Upkeep:
+class CatalogUpkeep:
     """What a catalog does to a table by itself: nothing, where both are None.
 
     `expires` and `compacts` are the settings of each, as the vendor's API names them; `bucket` is the ARN of
@@ -55,12 +55,12 @@ class Upkeep:
 class KeepsTables(Protocol):
     """A catalog that may do something to its tables by itself, and can be asked."""
 
-    def upkeep(self, table: tuple[str, ...]) -> Upkeep:
+    def upkeep(self, table: tuple[str, ...]) -> CatalogUpkeep:
         """What it does to this table now. Raises ConfigError where it may not be asked, TransportError where
         it does not answer."""
 
 
-def read(configuration: Mapping[str, Any], bucket: str) -> Upkeep:
+def read(configuration: Mapping[str, Any], bucket: str) -> CatalogUpkeep:
     """The configuration of a table as the vendor's API gives it. A kind that it does not name has the
     defaults, and those are on."""
     on = {}
@@ -68,7 +68,7 @@ def read(configuration: Mapping[str, Any], bucket: str) -> Upkeep:
         entry = configuration.get(kind) or {}
         if entry.get("status", "enabled") == "enabled":
             on[kind] = {**defaults, **(entry.get("settings") or {}).get(kind, {})}
-    return Upkeep(on.get(EXPIRY), on.get(COMPACTION), bucket)
+    return CatalogUpkeep(on.get(EXPIRY), on.get(COMPACTION), bucket)
 
 
 def _turned_off(kind: str, bucket: str, table: tuple[str, ...]) -> Do:

@@ -428,12 +428,7 @@ def _open(properties: _Properties) -> Catalog:
         _prepare_sqlite(lake.sqlite_path)
     defaults = {"pool_pre_ping": "true"} if lake.kind == "sql" and lake.sqlite_path is None else {}
     settings = {**defaults, **lake.properties}
-    if lake.kind == "sql" and PY_CATALOG_IMPL not in {**configured(), **settings}:
-        opened: Catalog = SharingSqlCatalog(CATALOG, **{**configured(), **settings})
-    elif lake.kind == "rest" and settings.get(SIGNED, "").lower() == "true":
-        opened = import_module(_SIGNING).SigningCatalog(CATALOG, **{**configured(), **settings})
-    else:
-        opened = load_catalog(CATALOG, **settings)
+    opened = _client(lake.kind, settings)
     if lake.sqlite_path is not None and isinstance(opened, SqlCatalog):
         wait_no_longer(opened)
     with _catalogs_lock:
@@ -443,6 +438,17 @@ def _open(properties: _Properties) -> Catalog:
     for each in unused:
         each.close()
     return catalog
+
+
+def _client(kind: str, settings: Mapping[str, str]) -> Catalog:
+    """A client of its own: one of ours where PyIceberg's would not do."""
+    every = {**configured(), **settings}
+    if kind == "sql" and PY_CATALOG_IMPL not in every:
+        return SharingSqlCatalog(CATALOG, **every)
+    if kind == "rest" and every.get(SIGNED, "").lower() == "true":
+        signing: Catalog = import_module(_SIGNING).SigningCatalog(CATALOG, **every)
+        return signing
+    return load_catalog(CATALOG, **settings)
 
 
 def _check_ours(path: Path, connection: sqlite3.Connection) -> None:

@@ -9,7 +9,7 @@ from pyiceberg.avro.codecs import CODEC_MAPPING_ICEBERG_TO_AVRO, KNOWN_CODECS
 from pyiceberg.io.pyarrow import compute_statistics_plan
 from pyiceberg.table import Table
 
-from pipelines.landing.catalogs.upkeep import KeepsTables, Upkeep
+from pipelines.landing.catalogs.upkeep import CatalogUpkeep, KeepsTables
 from pipelines.landing.table import calls
 from pipelines.landing.table.contract import (
     SYSTEM_COLUMNS,
@@ -60,11 +60,11 @@ def check_usable(table: Table, held: Held, *, columns: bool = True) -> None:
     _check_upkeep(table, name)
 
 
-def upkeep_of(table: Table) -> Upkeep:
+def upkeep_of(table: Table) -> CatalogUpkeep:
     """What the table's catalog does to it by itself. Raises as the catalog does."""
     catalog = table.catalog
     if not isinstance(catalog, KeepsTables):
-        return Upkeep()
+        return CatalogUpkeep()
     return answered(
         lambda: catalog.upkeep(table.name()), deadline_s=_ASKED_S, waits_for="the Iceberg catalog"
     )

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipelines.landing.spark.catalog import catalog_settings
-from pipelines.landing.spark.session import JARS_VARIABLE, Engine, require_jars
-from tests.backends.jars import FOLDER
+from pipelines.landing.spark.session import JARS_VARIABLE, Engine
+from tests.backends.jars import jars_of
 from tests.backends.places import PLACES, Place, Servers, made
 from tests.backends.strict import TEMPORARY_KEY_ID
 from tests.worlds.beside_servers import proved, world
@@ -150,15 +150,6 @@ def test_java_deletes_many_objects_at_once_as_oss_wants_it(
     assert len(place.storage.files()) > 2
     session.sql("DROP TABLE lake.other.numbers PURGE")
     assert {name for name in place.storage.files() if not name.endswith("/")} == set()
-
-
-def jars_of(folder: Path) -> Path:
-    """The jars that a user has, and the one that SQL on S3 needs."""
-    jars = folder / "jars"
-    jars.mkdir()
-    for path in (*require_jars(), *Path(FOLDER).absolute().glob("iceberg-aws-bundle-*.jar")):
-        (jars / path.name).symlink_to(path)
-    return jars
 
 
 def program(how: str, defs: Path, environment: dict[str, str]) -> dict[str, object]:

@@ -14,9 +14,9 @@ from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.spark.session import JARS_VARIABLE, Engine
 from sls_io.values.errors import LedgerBroken
+from tests.backends.jars import jars_of
 from tests.backends.osstables import TableBucket
 from tests.backends.places import Place, Servers, made
-from tests.integration.live.test_backends_spark import jars_of
 from tests.worlds.beside_servers import proved, world
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World, configuration
