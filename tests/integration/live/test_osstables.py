@@ -153,3 +153,17 @@ def test_the_doctor_says_what_the_catalog_does_by_itself_before_the_first_landin
     bucket.turn_off(table)
     again = {one["name"]: one for one in command("doctor")["trials"]}
     assert again["table"]["grade"] == "fine" and again["stale"]["grade"] == "fine"
+
+
+def test_a_table_that_the_bucket_lost_is_not_begun_anew_and_nothing_registers_it(
+    world: World, bucket: TableBucket, command: Command
+) -> None:
+    """Only the group's checkpoints tell that somebody landed: no call says where the table would lie."""
+    world.land()
+    old = world.table.metadata_location
+    world.lake.catalog().drop_table(world.logstore.table)
+    with pytest.raises(LedgerBroken, match="has checkpoints of shards 0, 1: somebody landed with it before"):
+        world.land()
+    for arguments in ((), ("--metadata", old, "--execute")):
+        said = command("table", "register", *arguments)
+        assert said["code"] and "sls-lake table start-over" in said["error"]
