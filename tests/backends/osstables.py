@@ -38,24 +38,21 @@ REGION, SERVICE = "cn-hangzhou", "osstables"
 ARN = f"acs:osstables:{REGION}:1234567890:bucket/logs"
 HOUR_MS = 3_600_000
 _NAME = "[A-Za-z0-9_]+"
-_ENDPOINTS = [
-    (method, re.compile(f"/iceberg/v1/{path.format(p=re.escape(quote(ARN, safe='')), n=_NAME)}"))
-    for method, path in (
-        ("GET", "config"),
-        ("GET", "{p}/namespaces"),
-        ("POST", "{p}/namespaces"),
-        ("GET", "{p}/namespaces/{n}"),
-        ("HEAD", "{p}/namespaces/{n}"),
-        ("DELETE", "{p}/namespaces/{n}"),
-        ("GET", "{p}/namespaces/{n}/tables"),
-        ("POST", "{p}/namespaces/{n}/tables"),
-        ("GET", "{p}/namespaces/{n}/tables/{n}"),
-        ("HEAD", "{p}/namespaces/{n}/tables/{n}"),
-        ("POST", "{p}/namespaces/{n}/tables/{n}"),
-        ("DELETE", "{p}/namespaces/{n}/tables/{n}"),
-        ("POST", "{p}/tables/rename"),
-    )
-]
+_ENDPOINTS = (
+    ("GET", "config"),
+    ("GET", "{p}/namespaces"),
+    ("POST", "{p}/namespaces"),
+    ("GET", "{p}/namespaces/{n}"),
+    ("HEAD", "{p}/namespaces/{n}"),
+    ("DELETE", "{p}/namespaces/{n}"),
+    ("GET", "{p}/namespaces/{n}/tables"),
+    ("POST", "{p}/namespaces/{n}/tables"),
+    ("GET", "{p}/namespaces/{n}/tables/{n}"),
+    ("HEAD", "{p}/namespaces/{n}/tables/{n}"),
+    ("POST", "{p}/namespaces/{n}/tables/{n}"),
+    ("DELETE", "{p}/namespaces/{n}/tables/{n}"),
+    ("POST", "{p}/tables/rename"),
+)
 _MAINTENANCE = re.compile(
     f"/tables/{re.escape(quote(ARN, safe=''))}/({_NAME})/({_NAME})/maintenance(?:/(\\w+))?"
 )
@@ -75,9 +72,21 @@ class TableBucket:
     `storage` is how it reaches the files; `keys` are those that may sign, id -> (secret, token). `asked` are
     all requests, `refused` those that were refused, with why. `off` are the kinds of maintenance that are off
     where nobody configured them.
+
+    With `name`, `service` and `lends`, the properties of keys for a table's files, it stands for DLF, whose
+    pages tell no endpoints.
     """
 
-    def __init__(self, behind: str, warehouse: str, storage: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        behind: str,
+        warehouse: str,
+        storage: Mapping[str, str],
+        *,
+        name: str = ARN,
+        service: str = SERVICE,
+        lends: Mapping[str, str] | None = None,
+    ) -> None:
         from werkzeug.serving import WSGIRequestHandler, make_server  # noqa: PLC0415
 
         class Quiet(WSGIRequestHandler):
@@ -88,6 +97,11 @@ class TableBucket:
             def log(self, type: str, message: str, *args: Any) -> None:
                 """Nothing."""
 
+        self._prefix, self._name, self._service, self._lends = quote(name, safe=""), name, service, lends
+        self._endpoints = [
+            (method, re.compile(f"/iceberg/v1/{path.format(p=re.escape(self._prefix), n=_NAME)}"))
+            for method, path in _ENDPOINTS
+        ]
         self._behind = {"type": "rest", "uri": behind, "warehouse": warehouse, **storage}
         self.keys, self.off = {FAKE_ID: (FAKE_SECRET, "")}, set[str]()
         self.asked: list[str] = []
@@ -106,7 +120,7 @@ class TableBucket:
     @property
     def commits(self) -> str:
         """The beginning of the path of a commit to a table of the namespace bronze."""
-        return f"/iceberg/v1/{quote(ARN, safe='')}/namespaces/bronze/tables/"
+        return f"/iceberg/v1/{self._prefix}/namespaces/bronze/tables/"
 
     def end(self) -> None:
         """End it."""
@@ -132,12 +146,12 @@ class TableBucket:
     def _answer(self, method: str, path: str, raw: str, body: bytes) -> Answer:
         if found := _MAINTENANCE.fullmatch(path):
             return self._maintenance(method, found[1], found[2], found[3], body)
-        if not any(method == known and pattern.fullmatch(path) for known, pattern in _ENDPOINTS):
+        if not any(method == known and pattern.fullmatch(path) for known, pattern in self._endpoints):
             return 404, f"OSS Tables has no {method} {path}"
         if path.endswith("/config"):
-            if dict(parse_qsl(urlsplit(raw).query)).get("warehouse") != ARN:
+            if dict(parse_qsl(urlsplit(raw).query)).get("warehouse") != self._name:
                 return 404, "no such table bucket"
-            return 200, {"defaults": {}, "overrides": {"prefix": quote(ARN, safe="")}}
+            return 200, {"defaults": {}, "overrides": {"prefix": self._prefix}}
         said = json.loads(body) if body else {}
         if said.get("stage-create"):
             return 400, "stage-create is not supported"
@@ -146,12 +160,14 @@ class TableBucket:
         return self._forwarded(method, raw, body)
 
     def _forwarded(self, method: str, raw: str, body: bytes) -> Answer:
-        inner = raw.removeprefix("/iceberg").replace(f"{quote(ARN, safe='')}/", "", 1)
+        inner = raw.removeprefix("/iceberg").replace(f"{self._prefix}/", "", 1)
         headers = {"Content-Type": "application/json"}
         answer = requests.request(method, self._behind["uri"] + inner, data=body, headers=headers, timeout=60)
         said = answer.json() if answer.content else None
         if isinstance(said, dict) and method == "GET" and set(said) == {"namespace", "properties"}:
             said.pop("properties")
+        if self._lends is not None and isinstance(said, dict) and "metadata" in said:
+            said["storage-credentials"] = [{"prefix": "s3://", "config": dict(self._lends)}]
         return answer.status_code, said
 
     def _maintenance(self, method: str, namespace: str, name: str, kind: str | None, body: bytes) -> Answer:
@@ -183,7 +199,7 @@ class TableBucket:
         found = _AUTHORIZATION.fullmatch(request.get("HTTP_AUTHORIZATION", ""))
         if found is None:
             return "AccessDenied: no signature, version 4"
-        if (found["region"], found["service"]) != (REGION, SERVICE):
+        if (found["region"], found["service"]) != (REGION, self._service):
             return f"InvalidArgument: signed for {found['region']}/{found['service']}"
         if found["key"] not in self.keys:
             return "InvalidAccessKeyId"
@@ -199,7 +215,7 @@ class TableBucket:
         digest = named["x-amz-content-sha256"]
         if digest != (hashlib.sha256(body).hexdigest() if body else _EMPTY) and not _is_base64(digest, body):
             return "SignatureDoesNotMatch: another body"
-        scope = f"{found['day']}/{REGION}/{SERVICE}/aws4_request"
+        scope = f"{found['day']}/{REGION}/{self._service}/aws4_request"
         place, query = urlsplit(raw).path, parse_qsl(urlsplit(raw).query, keep_blank_values=True)
         asked = [
             *(method, quote(place, safe="/-_.~")),

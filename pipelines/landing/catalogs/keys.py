@@ -10,6 +10,10 @@ from sls_io.wire.keys import Keys
 KEYS_PROPERTY = "client.credentials-provider"
 KEYS_AHEAD_S = 900.0
 """Keys that end within this are asked for again: a file is opened and closed with the same."""
+LENT_FOR = "keys-lent-for"
+"""The table whose files want keys that the catalog lends for them; only where it does."""
+SIGNING = "pipelines.landing.catalogs.signing"
+"""Loaded where a catalog wants signatures: its libraries cost a fifth of a second."""
 PAIR = ("access-key-id", "secret-access-key", "session-token")
 
 

@@ -20,6 +20,11 @@ PROFILE_PROPERTY = "catalog-profile"
 OSS_TABLES, DLF = "osstables", "dlf"
 SIGNED = "rest.sigv4-enabled"
 SIGNING_REGION, SIGNING_NAME = "rest.signing-region", "rest.signing-name"
+TO_ASK_AGAIN = (
+    *("uri", "warehouse", "s3.endpoint", "s3.region", KEYS_PROPERTY),
+    *(PROFILE_PROPERTY, SIGNED, SIGNING_REGION, SIGNING_NAME),
+)
+"""What opens such a catalog again where a file is to be written: no secret is among it."""
 _ARN = re.compile(r"acs:osstables:(?P<region>[a-z0-9-]+):\d+:bucket/[a-z0-9-]+")
 _REGION = re.compile(r"[a-z]{2}-[a-z0-9-]+")
 _NETWORKS = ("internal", "public")

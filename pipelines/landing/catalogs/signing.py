@@ -8,6 +8,8 @@ signed, and how, is botocore's.
 
 import hashlib
 import threading
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -15,17 +17,20 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as AmazonKeys
 from botocore.session import Session as Amazon
-from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.rest import RestCatalog, TableResponse
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import StagedTable, Table
 from requests import PreparedRequest, RequestException, Response, Session
 from requests.auth import AuthBase
 
-from pipelines.landing.catalogs.keys import KEYS_AHEAD_S, keys_of, written
+from pipelines.landing.catalogs.keys import KEYS_AHEAD_S, LENT_FOR, keys_of, written
 from pipelines.landing.catalogs.profiles import (
     DLF,
     OSS_TABLES,
     PROFILE_PROPERTY,
     SIGNING_NAME,
     SIGNING_REGION,
+    TO_ASK_AGAIN,
 )
 from pipelines.landing.catalogs.upkeep import CatalogUpkeep, read
 from sls_io.values.clock import SYSTEM_CLOCK
@@ -35,6 +40,9 @@ from sls_io.wire.keys import Keys
 
 _REFUSED = (401, 403)
 _DIGEST = "X-Amz-Content-SHA256"
+_LENT_END_MS = "s3.session-token-expires-at-ms"
+_LENT_UNTOLD_S = 180.0
+"""How long lent keys are used whose end is not told."""
 _UNTOLD = (
     "DLF compacts and expires a table where somebody turned its storage optimization on in the console, "
     "which cannot be asked here: leave it off, `table maintain` does both"
@@ -111,6 +119,22 @@ class SigningCatalog(RestCatalog):
     def _init_sigv4(self, session: Session) -> None:
         session.auth = Signature(self.properties)
 
+    def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
+        """With the table's name beside the keys that DLF lends for its files: who opens one asks again."""
+        return super()._response_to_table(identifier_tuple, self._named(identifier_tuple, table_response))
+
+    def _response_to_staged_table(
+        self, identifier_tuple: tuple[str, ...], table_response: TableResponse
+    ) -> StagedTable:
+        return super()._response_to_staged_table(
+            identifier_tuple, self._named(identifier_tuple, table_response)
+        )
+
+    def _named(self, identifier: tuple[str, ...], response: TableResponse) -> TableResponse:
+        if self.properties.get(PROFILE_PROPERTY) == DLF:
+            response.config[LENT_FOR] = ".".join(identifier)
+        return response
+
     def upkeep(self, table: tuple[str, ...]) -> CatalogUpkeep:
         """What the catalog does to a table by itself, where that can be asked."""
         profile = self.properties.get(PROFILE_PROPERTY)
@@ -135,3 +159,27 @@ class SigningCatalog(RestCatalog):
                 f"{answer.status_code}"
             )
         return read(answer.json().get("configuration") or {}, arn)
+
+
+def lent(properties: Mapping[str, Any]) -> Keys | None:
+    """The keys that a catalog lends for a table's files: those that stand in `properties`, as it was loaded
+    with, until they nearly end; else the table is loaded again. Where it lends none, the provider's own.
+
+    A task has the properties without a secret, and asks once a process.
+    """
+    keys = _standing(properties)
+    if keys is None or keys.expires_s - SYSTEM_CLOCK.now() < KEYS_AHEAD_S:
+        said = {name: properties[name] for name in TO_ASK_AGAIN if name in properties}
+        with suppress(NoSuchTableError):  # one that is not made yet has the keys it was staged with, or none
+            keys = _standing(SigningCatalog("lake", **said).load_table(properties[LENT_FOR]).io.properties)
+    provider = keys_of(properties)
+    return resolve(provider) if keys is None and provider is not None else keys
+
+
+def _standing(properties: Mapping[str, Any]) -> Keys | None:
+    keys = written(properties, "s3")
+    if keys is None or not keys.token:
+        return keys
+    end_ms = str(properties.get(_LENT_END_MS, ""))
+    untold_s = SYSTEM_CLOCK.now() + KEYS_AHEAD_S + _LENT_UNTOLD_S
+    return keys._replace(expires_s=int(end_ms) / 1000 if end_ms.isdecimal() else untold_s)

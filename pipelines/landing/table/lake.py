@@ -28,7 +28,7 @@ from pyiceberg.io import load_file_io
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import Table
 
-from pipelines.landing.catalogs.keys import keys_of
+from pipelines.landing.catalogs.keys import SIGNING, keys_of
 from pipelines.landing.catalogs.profiles import SIGNED
 from pipelines.landing.table import calls, object_store, second_look
 from pipelines.landing.table.contract import Contract, partition_spec
@@ -55,8 +55,6 @@ _BUSY_TIMEOUT_S = 30
 _LOCKED_PAUSE_S = 0.02
 _LOOKS_MAX = 3
 _PATH_CHARS_MAX = 1000
-_SIGNING = "pipelines.landing.catalogs.signing"
-"""Loaded where a catalog wants signatures: its libraries cost a fifth of a second."""
 
 
 _SPOILT = {
@@ -446,7 +444,7 @@ def _client(kind: str, settings: Mapping[str, str]) -> Catalog:
     if kind == "sql" and PY_CATALOG_IMPL not in every:
         return SharingSqlCatalog(CATALOG, **every)
     if kind == "rest" and every.get(SIGNED, "").lower() == "true":
-        signing: Catalog = import_module(_SIGNING).SigningCatalog(CATALOG, **every)
+        signing: Catalog = import_module(SIGNING).SigningCatalog(CATALOG, **every)
         return signing
     return load_catalog(CATALOG, **settings)
 

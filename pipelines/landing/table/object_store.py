@@ -12,6 +12,7 @@ import os
 import re
 import threading
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ from pyiceberg.io import SCHEMA_TO_FILE_IO, FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from pipelines.landing.catalogs.keys import KEYS_AHEAD_S, keys_of, with_keys
+from pipelines.landing.catalogs.keys import KEYS_AHEAD_S, LENT_FOR, SIGNING, keys_of, with_keys
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError
 from sls_io.wire.credentials import resolve
@@ -112,12 +113,18 @@ class ObjectStoreIO(PyArrowFileIO):
             keys, client = self._made.get((scheme, netloc), (None, None))
             if keys is not None and keys.expires_s - SYSTEM_CLOCK.now() >= KEYS_AHEAD_S:
                 return client
-            fresh = resolve(self._credentials) if self._credentials else None
+            fresh = self._fresh()
             # Their end may be said anew each time, and a client has connections.
             if client is None or (fresh and keys and fresh[:3] != keys[:3]):
                 client = self._client(scheme, netloc, fresh)
             self._made[scheme, netloc] = (fresh, client)
             return client
+
+    def _fresh(self) -> Keys | None:
+        if LENT_FOR in self.properties:
+            found: Keys | None = import_module(SIGNING).lent(self.properties)
+            return found
+        return resolve(self._credentials) if self._credentials else None
 
     def _client(self, scheme: str, netloc: str | None, keys: Keys | None) -> Any:
         properties = completed(self.properties, scheme)
