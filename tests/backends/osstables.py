@@ -233,8 +233,10 @@ class TableBucket:
 
     # --- what it does by itself ----------------------------------------------------------------
 
-    def maintain(self, name: str, *, hours_later: float = 0.0, spares_tags: bool = True) -> list[str]:
-        """The table's maintenance as it is configured, once, as if so many hours had passed; what it did."""
+    def maintain(
+        self, name: str, *, hours_later: float = 0.0, spares_tags: bool = True, compactions: int = 1
+    ) -> list[str]:
+        """The table's maintenance as it is configured, as if so many hours had passed; what it did."""
         namespace, _, own = name.partition(".")
         configuration, did = self._configuration((namespace, own)), []
         settings = {
@@ -242,8 +244,8 @@ class TableBucket:
             for kind, entry in configuration.items()
             if entry["status"] == "enabled"
         }
-        if COMPACTION in settings and compact(self._table(name)):
-            did.append(COMPACTION)
+        for number in range(compactions if COMPACTION in settings else 0):
+            did += [COMPACTION] * compact(self._table(name), anyway=number > 0)
         if EXPIRY in settings:
             table, kept = self._table(name), int(settings[EXPIRY]["minSnapshotsToKeep"])
             until = hours_later - float(settings[EXPIRY]["maxSnapshotAgeHours"])
@@ -256,10 +258,10 @@ class TableBucket:
         return load_catalog("behind", **self._behind).load_table(name)
 
 
-def compact(table: Table) -> bool:
+def compact(table: Table, *, anyway: bool = False) -> bool:
     """All files written anew, one for each Iceberg partition, in one commit; False where they are so few."""
     files = [task.file for task in table.scan().plan_files()]
-    if len(files) == len({repr(file.partition) for file in files}):
+    if not anyway and len(files) == len({repr(file.partition) for file in files}):
         return False
     rows = table.scan().to_arrow()
     transaction = table.transaction()

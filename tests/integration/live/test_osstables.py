@@ -11,7 +11,10 @@ import pytest
 from pipelines.landing.catalogs.upkeep import COMPACTION, EXPIRY
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.ledger.codec import TAG
+from pipelines.landing.ledger.state import facts
+from pipelines.landing.ledger.values import Forgotten
 from pipelines.landing.operations.adopt import plan_adopt
+from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.spark.session import JARS_VARIABLE, Engine
 from sls_io.values.errors import LedgerBroken
 from tests.backends.jars import jars_of
@@ -105,6 +108,43 @@ def test_an_expiry_that_keeps_one_snapshot_takes_the_ledger_and_adopt_finds_it_a
     more(world)
     assert world.land().rows == 20
     proved(world, servers)
+
+
+def test_where_nobody_can_prove_that_main_was_not_rolled_back_adopt_keeps_the_ledger_that_the_rows_prove(
+    world: World, bucket: TableBucket, servers: Servers
+) -> None:
+    """Compacted twice, and what was between main and the tag is expired."""
+    world.land()
+    ledger = world.ledger
+    bucket.off.clear()
+    did = bucket.maintain(world.logstore.table, hours_later=DAYS_LATER_H, compactions=2)
+    assert did == [COMPACTION, COMPACTION, EXPIRY]
+    bucket.turn_off(world.logstore.table)
+    with pytest.raises(LedgerBroken, match="were expired, so nobody can prove"):
+        world.land()
+    with world.client as client:
+        execute(world.lake, plan_adopt(world.lake, world.logstore, client))
+    assert world.ledger == ledger
+    more(world)
+    assert world.land().rows == 20
+    proved(world, servers)
+
+
+def test_what_was_removed_for_good_stays_so_when_the_landing_that_remembers_it_is_expired(
+    world: World, bucket: TableBucket
+) -> None:
+    world.land()
+    with world.client as client:
+        execute(world.lake, plan_forget_where(world.lake, world.logstore, client, "n < 20"))
+    removed = facts(world.table).forgotten
+    bucket.off.clear()
+    bucket.maintain(world.logstore.table, hours_later=DAYS_LATER_H, spares_tags=False, compactions=2)
+    bucket.turn_off(world.logstore.table)
+    assert not facts(world.table).forgotten.shards
+    with world.client as client:
+        execute(world.lake, plan_adopt(world.lake, world.logstore, client))
+    assert facts(world.table).forgotten == removed != Forgotten()
+    world.assert_proved()
 
 
 @pytest.mark.spark
