@@ -29,7 +29,7 @@ from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import Table
 
 from pipelines.landing.catalogs.keys import SIGNING, keys_of
-from pipelines.landing.catalogs.profiles import SIGNED
+from pipelines.landing.catalogs.profiles import PROFILE_PROPERTY, SIGNED
 from pipelines.landing.table import calls, object_store, second_look
 from pipelines.landing.table.contract import Contract, partition_spec
 from pipelines.landing.table.former import Former, gone_with, look_for
@@ -368,7 +368,9 @@ def _failed(lake: Lake, error: Exception) -> ConfigError:
     if not isinstance(cause, OSError) or type(cause).__module__.startswith("requests"):
         return ConfigError(unreachable(lake, cause))
     warehouse = lake.properties.get("warehouse", "the warehouse")
-    return ConfigError(storage_trouble(warehouse, cause))
+    # A catalog of Aliyun has a name where others have a place.
+    place = f"oss, of {warehouse}" if PROFILE_PROPERTY in lake.properties else warehouse
+    return ConfigError(storage_trouble(place, cause))
 
 
 def _no_metadata(lake: Lake, error: UnreadableMetadata) -> NoMetadata:
