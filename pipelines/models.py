@@ -33,8 +33,8 @@ from dagster_dbt import DagsterDbtTranslator, DbtCliResource, DbtProject, dbt_as
 
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK, SparkEngine
 from pipelines.landing.catalogs.profiles import has_views
-from pipelines.landing.spark.dbt_environment import PROJECT_DIR, dbt_environment
-from pipelines.landing.table.home import configured
+from pipelines.landing.spark.dbt_environment import dbt_environment, dbt_folder
+from pipelines.landing.table.lake import configured
 from pipelines.landing.umask import keep_others_out
 from sls_io.values.errors import ConfigError
 
@@ -141,10 +141,9 @@ def _parse(project: DbtProject) -> None:
         raise ConfigError(f"dbt cannot read {project.project_dir}: {said[-1] if said else 'it said nothing'}")
 
 
+_FOLDER = dbt_folder()
 PROJECT = prepared(
-    DbtProject(
-        project_dir=PROJECT_DIR, profiles_dir=PROJECT_DIR, target_path=PROJECT_DIR.parent / "var/dbt/target"
-    )
+    DbtProject(project_dir=_FOLDER, profiles_dir=_FOLDER, target_path=_FOLDER.parent / "var/dbt/target")
 )
 
 

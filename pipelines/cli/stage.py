@@ -16,7 +16,7 @@ from pipelines.landing.catalogs.profiles import has_views
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.spark.dbt_environment import NO_VIEWS
 from pipelines.landing.table.contract import SYSTEM_COLUMNS, Contract
-from pipelines.landing.table.home import configured
+from pipelines.landing.table.lake import configured
 from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError
 
@@ -114,6 +114,16 @@ models:
 def stage(output: Output, *, name: str | None, by_minute: bool) -> None:
     """Write the dbt staging model of a logstore, where there is none yet."""
     logstore = resolve(name)
+    paths = write_models(logstore, by_minute=by_minute)
+    for path in paths:
+        output.say(f"wrote {path}")
+    output.say("Dagster, when reloaded, keeps what is new" if has_views(configured()) else NO_VIEWS)
+    output.say_cures(Call(("dbt", "build"), does="makes it, once the table is there"))
+    output.result({"model": f"stg_{logstore.name}", "files": [str(path) for path in paths]})
+
+
+def write_models(logstore: Logstore, *, by_minute: bool = False) -> list[Path]:
+    """Write the models of a logstore; their files. Raises ConfigError where one of them is there."""
     staging, minutes = f"staging/stg_{logstore.name}", f"silver/{logstore.name}_by_minute"
     texts = {f"{staging}.sql": model(logstore), f"{staging}.yml": properties(logstore)}
     folder = project_root() / MODELS
@@ -127,10 +137,7 @@ def stage(output: Output, *, name: str | None, by_minute: bool) -> None:
     for file, text in texts.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(text, encoding="utf-8")
-        output.say(f"wrote {folder / file}")
-    output.say("Dagster, when reloaded, keeps what is new" if has_views(configured()) else NO_VIEWS)
-    output.say_cures(Call(("dbt", "build"), does="makes it, once the table is there"))
-    output.result({"model": f"stg_{logstore.name}", "files": [str(folder / file) for file in texts]})
+    return [folder / file for file in texts]
 
 
 def model(logstore: Logstore) -> str:

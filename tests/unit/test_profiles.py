@@ -8,8 +8,7 @@ from pipelines.landing.catalogs.keys import KEYS_PROPERTY
 from pipelines.landing.catalogs.profiles import expanded, has_views
 from pipelines.landing.catalogs.upkeep import COMPACTION, EXPIRY, CatalogUpkeep, read
 from pipelines.landing.spark.catalog import catalog_settings
-from pipelines.landing.table.home import configured
-from pipelines.landing.table.lake import Lake
+from pipelines.landing.table.lake import Lake, configured
 from sls_io.values.errors import ConfigError
 from tests.snippets import REFERENCE
 
