@@ -36,8 +36,8 @@ TIMEOUT_S = 600
 
 @pytest.fixture(params=[name for name in PLACES[1:] if name != "osstables-file"])
 def place(request: pytest.FixtureRequest, tmp_path: Path, servers: Servers) -> Iterator[Place]:
-    """Each place in turn. SQLite and a disk is what all other tests with Spark have; a table bucket lies in an
-    object store."""
+    """Each place in turn; SQLite and a disk is what all other tests with Spark have. A table bucket lies in
+    an object store."""
     with made(request.param, tmp_path / "place", servers) as place:
         yield place
 
