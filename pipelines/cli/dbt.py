@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from pipelines.cli.output import Output, verb
-from pipelines.landing.spark.dbt_environment import dbt_environment
+from pipelines.landing.spark.dbt_environment import NO_VIEWS, VIEW_VARIABLE, dbt_environment
 from pipelines.landing.spark.java import require_java
 from pipelines.landing.spark.remote import REMOTE_VARIABLE
 from sls_io.values.errors import ConfigError
@@ -31,7 +31,10 @@ def dbt(output: Output, *, arguments: tuple[str, ...]) -> None:
     remote = os.environ.get(REMOTE_VARIABLE, "")
     if not remote:
         require_java()
-    environment = {**os.environ, **dbt_environment(remote=remote)}
+    ours = dbt_environment(remote=remote)
+    if VIEW_VARIABLE in ours:
+        output.say(NO_VIEWS)
+    environment = {**os.environ, **ours}
     shown = sys.stderr if output.as_json else None
     try:
         code = subprocess.run([program, *arguments], env=environment, stdout=shown, check=False).returncode

@@ -12,8 +12,11 @@ import click
 
 from pipelines.cli.logstores import logstore_option, project_root, resolve
 from pipelines.cli.output import Output, verb
+from pipelines.landing.catalogs.profiles import has_views
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.spark.dbt_environment import NO_VIEWS
 from pipelines.landing.table.contract import SYSTEM_COLUMNS, Contract
+from pipelines.landing.table.lake import configured
 from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError
 
@@ -114,7 +117,7 @@ def stage(output: Output, *, name: str | None, by_minute: bool) -> None:
     paths = write_models(logstore, by_minute=by_minute)
     for path in paths:
         output.say(f"wrote {path}")
-    output.say("Dagster, when reloaded, keeps what is new")
+    output.say("Dagster, when reloaded, keeps what is new" if has_views(configured()) else NO_VIEWS)
     output.say_cures(Call(("dbt", "build"), does="makes it, once the table is there"))
     output.result({"model": f"stg_{logstore.name}", "files": [str(path) for path in paths]})
 

@@ -7,8 +7,10 @@ own, so that no Spark session of a user loads them.
 """
 
 import sys
+from pathlib import Path
 
 from pipelines.landing.spark.jars import S3_JARS, Jar, main
+from pipelines.landing.spark.session import require_jars
 
 FOLDER = "var/jars/backends"
 _ICEBERG = "1.11.0"
@@ -139,6 +141,15 @@ BACKEND_JARS = (
     ),
 )
 """`iceberg-core`'s own tests hold the servlet that answers as a REST catalog for any other catalog."""
+
+
+def jars_of(folder: Path) -> Path:
+    """The jars that a user has, and the one that SQL on S3 needs."""
+    jars = folder / "jars"
+    jars.mkdir()
+    for path in (*require_jars(), *Path(FOLDER).absolute().glob("iceberg-aws-bundle-*.jar")):
+        (jars / path.name).symlink_to(path)
+    return jars
 
 
 if __name__ == "__main__":

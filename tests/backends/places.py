@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from pipelines.landing.catalogs.keys import KEYS_PROPERTY
+from pipelines.landing.catalogs.profiles import expanded
+from pipelines.landing.catalogs.upkeep import DEFAULTS
 from pipelines.landing.table.lake import Lake
 from tests.backends.gate import Gate
 from tests.backends.mariadb import MariaDB
+from tests.backends.osstables import ARN, TableBucket
 from tests.backends.postgres import Postgres
 from tests.backends.rest import RestCatalogs
 from tests.backends.s3 import S3
@@ -19,7 +23,10 @@ from tests.backends.storage import Bucket, Folder, Storage
 from tests.worlds.lossy_catalog import lossy
 from tests.worlds.one_logstore import make_lake
 
-PLACES = ("sqlite-file", "postgres-file", "postgres-s3", "postgres-oss", "rest-file", "rest-s3")
+PLACES = (
+    *("sqlite-file", "postgres-file", "postgres-s3", "postgres-oss", "rest-file", "rest-s3"),
+    *("osstables-file", "osstables-s3"),
+)
 _PG_COMMIT = b"COMMIT"
 _REST_COMMIT = b"POST /v1/namespaces/bronze/tables/"
 
@@ -77,6 +84,7 @@ class Place:
     words: tuple[str, ...]
     lose: Callable[[str], None]
     gate: Gate | None = None
+    bucket: TableBucket | None = None
 
 
 @contextmanager
@@ -100,8 +108,14 @@ def made(name: str, folder: Path, servers: Servers) -> Iterator[Place]:
     else:
         uri, pattern = servers.rest.new(folder, warehouse, java_storage(properties)), _REST_COMMIT
         words = ("lost", "refused", "502", "503", "silent")
-    port = urlsplit(uri).port or 0
     kind = {"type": "rest" if catalog == "rest" else "sql", "warehouse": warehouse, **properties}
+    tables: TableBucket | None = None
+    if catalog == "osstables":
+        tables = TableBucket(uri, warehouse, properties)
+        uri, pattern = tables.uri, b"POST " + tables.commits.encode()
+        tables.off = set(DEFAULTS)
+        kind = expanded({"type": catalog, "warehouse": ARN, KEYS_PROPERTY: "env", **properties})
+    port = urlsplit(uri).port or 0
     gate = Gate(port, pattern)
     try:
         through = uri.replace(f"127.0.0.1:{port}", f"127.0.0.1:{gate.port}")
@@ -113,9 +127,12 @@ def made(name: str, folder: Path, servers: Servers) -> Iterator[Place]:
             words,
             gate.script.append,
             gate,
+            tables,
         )
     finally:
         gate.end()
+        if tables is not None:
+            tables.end()
 
 
 def java_storage(properties: dict[str, str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyarrow.fs import FileSelector, FileType, S3FileSystem
 
+from sls_io.emulator.signing import FAKE_ID
 from tests.backends.kept import Kept, serve
 from tests.backends.strict import OSS, TEMPORARY_KEY_ID, App, Start, Strict
 
@@ -102,7 +103,7 @@ class _Guarded:
         if self.refusing:
             return _refused(start, "403 Forbidden", "AccessDenied", "Access Denied")
         signed = request.get("HTTP_AUTHORIZATION", "")
-        if not any(f"Credential={known}/" in signed for known in (KEY_ID, TEMPORARY_KEY_ID)):
+        if not any(f"Credential={known}/" in signed for known in (KEY_ID, TEMPORARY_KEY_ID, FAKE_ID)):
             return _refused(start, "403 Forbidden", "InvalidAccessKeyId", "The key does not exist.")
         return self._app(request, start)
 

@@ -161,3 +161,18 @@ def test_the_workspace_has_the_models_beside_the_landings() -> None:
     listed = yaml.safe_load((ROOT / "workspace.yaml").read_text())["load_from"]
     modules = {entry["python_module"]["module_name"] for entry in listed}
     assert modules == {DEFINITIONS, MODELS}
+
+
+def test_where_the_catalog_keeps_neither_views_nor_tables_of_queries_there_are_no_models() -> None:
+    told = {"TYPE": "osstables", "WAREHOUSE": "acs:osstables:cn-hangzhou:1234567890:bucket/logs"}
+    variables = {f"PYICEBERG_CATALOG__LAKE__{name}": value for name, value in told.items()}
+    program = "from pipelines.models import defs; print(defs.assets, defs.jobs, defs.sensors)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **variables},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["None"] * 3

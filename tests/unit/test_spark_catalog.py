@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.landing.catalogs.keys import KEYS_PROPERTY
 from pipelines.landing.spark.catalog import catalog_settings, is_secret
 from pipelines.landing.spark.dbt_environment import dbt_environment
 from pipelines.landing.table.lake import Lake
-from pipelines.landing.table.object_store import KEYS_PROPERTY, completed
+from pipelines.landing.table.object_store import completed
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference.md"
 KEY, SECRET, PASSWORD = "the-key-id", "the-secret", "p=ss\\w:rd€"

@@ -56,7 +56,15 @@ def make_lake(folder: Path, **properties: str) -> Lake:
 
 def catalog_variables(lake: Lake) -> dict[str, str]:
     """The environment of a process that uses the lake's catalog."""
-    return {f"PYICEBERG_CATALOG__LAKE__{name.upper()}": value for name, value in lake.properties.items()}
+    return configuration(lake.properties)
+
+
+def configuration(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a catalog as PyIceberg's variables."""
+    return {
+        f"PYICEBERG_CATALOG__LAKE__{name.upper().replace('.', '__').replace('-', '_')}": value
+        for name, value in properties.items()
+    }
 
 
 def use_catalog(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

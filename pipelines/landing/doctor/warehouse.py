@@ -10,17 +10,19 @@ import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from pipelines.landing.commit import publish
 from pipelines.landing.doctor.trial import Came, Grade, Question
 from pipelines.landing.ledger.fence import merge
-from pipelines.landing.ledger.state import read_state
+from pipelines.landing.ledger.state import facts
 from pipelines.landing.ledger.values import Delta
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.former import listed
 from pipelines.landing.table.lake import ANSWER_S, Lake
+from pipelines.landing.table.usable import upkeep_of
 from sls_io.planning.values import LedgerChange
 from sls_io.values.claim import Ledger
 from sls_io.values.clock import Clock
@@ -67,10 +69,13 @@ class Scratch:
         return f"it answers; the namespace {self._namespace} is {'there' if there else 'not there yet'}"
 
     def own(self) -> Came | str:
-        """The logstore's own table; a note where others may expire its snapshots."""
+        """The logstore's own table; a note where others may expire its snapshots, wrong where the catalog
+        does."""
         table = self._lake.load(self._logstore.table)
         if table is None:
             return "not there yet: the first landing makes it"
+        if does := self._by_itself(table):
+            return does
         set_ = [f"{name}={table.properties[name]}" for name in _EXPIRES if name in table.properties]
         text = f"{len(table.metadata.snapshots)} snapshots at {table.location()}"
         if not set_:
@@ -78,10 +83,27 @@ class Scratch:
         change = Do("unset them, or see that what expires by them keeps the tag sls-lake and main's snapshot")
         return Came(f"{text}; others may expire its snapshots: {', '.join(set_)}", Grade.NOTE, (change,))
 
-    def created(self) -> str:
-        """The new table's folder."""
+    def created(self) -> Came | str:
+        """The new table's folder; what the catalog does to a new table by itself."""
         self._table = self._lake.create(self.name, Contract.from_columns(self._logstore.columns))
-        return self._table.location()
+        return self._by_itself(self._table) or self._table.location()
+
+    def _by_itself(self, table: Table) -> Came | None:
+        """What the catalog does to a table by itself, None for nothing that it tells. A landing refuses that,
+        so it is wrong of the logstore's own table."""
+        upkeep, own = upkeep_of(table), Catalog.identifier_to_tuple(self._logstore.table)
+        mine = table.name() == own
+        if upkeep.untold:
+            return Came(f"{table.location()}; {upkeep.untold}", Grade.NOTE)
+        if not (does := upkeep.said()):
+            return None
+        told = f"{table.location()}; by itself the catalog {' and '.join(does).rstrip(',')}"
+        when = "" if mine else ", once the first landing has made the table: it is refused until then"
+        changes = (
+            Do(f"turn that off{when}"),
+            *upkeep.cures(Catalog.identifier_to_tuple(self._logstore.table)),
+        )
+        return Came(told, Grade.WRONG if mine else Grade.NOTE, changes)
 
     def files(self) -> Came | str:
         """A file written, read back, listed and deleted. Raises ConfigError where one of it does not hold."""
@@ -134,7 +156,8 @@ class Scratch:
         if self._table is None:
             return "there was nothing to take away"
         catalog, location, io = self._lake.catalog(), self._table.location(), self._table.io
-        self._lake.answered(lambda: catalog.drop_table(self.name))
+        # With its files, where the catalog deletes them: OSS Tables does as S3 Tables, which wants that.
+        self._lake.answered(lambda: catalog.purge_table(self.name))
         self._table = None
         for info in listed(io, location, recursive=True) or ():
             with suppress(OSError):  # what stays is listed below
@@ -163,7 +186,7 @@ class Scratch:
         delta = Delta(_PROBE, live=True, change=LedgerChange(starts={0: Cursor(1)}), first=True)
         return publish.build(
             self._known,
-            read_state(self._known),
+            facts(self._known),
             delta=delta,
             ledger=merge(Ledger(_PROBE), delta).ledger,
             files=[],

@@ -1,6 +1,8 @@
-"""The newest landing: whether its files are there, and hold the rows that its windows say."""
+"""The newest landing: whether its files are there, and hold the rows that its windows say; and where it was
+last seen, once its snapshot is expired."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus
 from pyiceberg.table import Table
@@ -8,9 +10,37 @@ from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import Unreadable, entries_of, gone, manifests_of
-from pipelines.landing.ledger.summary import summary_of, windows_of
+from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
 from pipelines.landing.table import calls
+from pipelines.landing.table.former import read, versions
 from sls_io.values.errors import LedgerBroken
+
+_VERSIONS_MAX = 100
+"""So many older versions of a table's metadata are read at most: one that is expired every day has far
+fewer between two looks of a person."""
+
+
+def expired_landing(table: Table) -> Snapshot | None:
+    """The newest landing of a table whose metadata has its snapshot and the tag no more, as older versions of
+    the metadata have it; None where these are gone, too. What it says is to be proven by the rows.
+
+    Story: OSS Tables keeps one snapshot, that of its own compaction. The ledger was in another one, which no
+    metadata file has any more but those of before.
+
+    Raises OSError when the storage does not answer.
+    """
+    named = [entry.metadata_file for entry in reversed(table.metadata.metadata_log)]
+    there = versions(table.io, f"{table.location()}/metadata") or ()
+    paths = dict.fromkeys([*named, *(version.path for version in there)])
+    for path in islice((p for p in paths if p != table.metadata_location), _VERSIONS_MAX):
+        older = read(table.io, path)
+        if older is None or older.table_uuid != table.metadata.table_uuid:
+            continue
+        tag = older.refs.get(codec.TAG)
+        snapshot = older.snapshot_by_id(tag.snapshot_id) if tag else None
+        if snapshot is not None and is_landing(snapshot):
+            return snapshot
+    return None
 
 
 def check_adds_up(table: Table, so: str = "nothing was changed") -> None:

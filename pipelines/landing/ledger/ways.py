@@ -177,12 +177,18 @@ def newest_way(
 
 
 def pasts(
-    table: Table, *, first: int | None = None, lost: Iterable[str] = (), damaged_too: bool = False
+    table: Table,
+    *,
+    first: int | None = None,
+    lost: Iterable[str] = (),
+    expired: Snapshot | None = None,
+    damaged_too: bool = False,
 ) -> list[PastLanding]:
     """The landings of a table, newest first, `first` before the others; `lost` are paths of files that are
-    known to be gone or damaged. `damaged_too`: of damaged texts they say nothing, instead of raising."""
+    known to be gone or damaged, and `expired` is a landing that only older metadata has: the newest one.
+    `damaged_too`: of damaged texts they say nothing, instead of raising."""
     files = _Files(set(lost))
-    found = sorted(landings(table), key=lambda s: s.snapshot_id != first)
+    found = [*([expired] if expired else []), *sorted(landings(table), key=lambda s: s.snapshot_id != first)]
     return [PastLanding(table, snapshot, files, damaged_too) for snapshot in found]
 
 

@@ -1,10 +1,10 @@
 """Give a table a true ledger again, where its own cannot be read or does not explain the rows.
 
 The table itself is the evidence: the identities of its rows are counted and summed for each logstore and
-shard. A ledger that is still readable somewhere (under the tag, in an older landing of main) is kept when the
-rows prove it: same rows, same identity sums. Where none is proven, a person says where each shard starts from
-now on, and the rows that are there are *adopted*: counted, so that rows which nobody brought are still seen,
-and never called landed.
+shard. A ledger that is still readable somewhere (under the tag, in an older landing of main, or, once the
+newest landing is expired, in an older version of the metadata) is kept when the rows prove it: same rows,
+same identity sums. Where none is proven, a person says where each shard starts from now on, and the rows that
+are there are *adopted*: counted, so that rows which nobody brought are still seen, and never called landed.
 
 Nothing is lost in silence. The newest ledger that can still be read anywhere, also beside main, says how
 many rows each shard had: where fewer are there now, a person has to say so, and the number stays beside
@@ -32,6 +32,7 @@ from pipelines.landing.contents.explained import Compared, compare, unlike
 from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.ledger.codec import LEDGER_PREFIX
 from pipelines.landing.ledger.fence import lowered
+from pipelines.landing.ledger.newest_landing import expired_landing
 from pipelines.landing.ledger.place import Place, Trust, look
 from pipelines.landing.ledger.reading import live_rows
 from pipelines.landing.ledger.start import check_beside, check_origin, origin_text
@@ -307,12 +308,18 @@ def find(lake: Lake, logstore: Logstore, client: SlsClient) -> Unsettled:
     table, state, origin, name = place.table, place.state, place.origin, place.name
     check_beside(state, origin, logstore)
     stops = _trouble(table, origin, name)
-    past = {each.id: each for each in pasts(table, damaged_too=True)}
+    expired = expired_landing(table) if state.tagged is None else None
+    past = {each.id: each for each in pasts(table, expired=expired, damaged_too=True)}
+    if expired is not None and not state.forgotten.shards:
+        # The list only grows, and no snapshot that is left has one.
+        state = replace(state, forgotten=past[expired.snapshot_id].removed)
+        place = replace(place, state=state)
     newest = _newest(past.values())
     every = {*state.origins, *newest, origin.id}
     there = compare(table, {o: newest[o].ledger if o in newest else Ledger(o) for o in every})
     main = [s.snapshot_id for s in ancestry(table)]
-    likely = [past[each] for each in dict.fromkeys([state.tagged, *main, *past]) if each in past]
+    tagged = state.tagged if expired is None else expired.snapshot_id
+    likely = [past[each] for each in dict.fromkeys([tagged, *main, *past]) if each in past]
     found = Unsettled(place, likely, newest, there, live_rows(table), stops, stops)
     return found if stops else replace(found, trouble=_short(found))
 
@@ -417,7 +424,7 @@ def _check_not_rolled_back(table: Table) -> None:
 
 def _newest(landings: Iterable[PastLanding]) -> dict[str, Newest]:
     """The newest ledger of each origin, from all snapshots that metadata still has, also from those beside
-    main."""
+    main; and from the newest landing that is expired."""
     found: dict[str, Newest] = {}
     for past in landings:
         for origin, ledger in past.ledgers.items():

@@ -13,13 +13,14 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
+from pipelines.landing.catalogs.keys import KEYS_PROPERTY, LENT_FOR
+from pipelines.landing.catalogs.profiles import TO_ASK_AGAIN
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.task import OVERTAKEN, ROW_VERSION, TRANSFORM, UNPROVED, FileRow, WriteJob, task_of
 from pipelines.landing.spark.probe import workers_problem
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.data_files import data_file, unpacked
-from pipelines.landing.table.object_store import KEYS_PROPERTY
 from sls_io.planning.values import PlannedWindow
 from sls_io.values.claim import SUM_MODULUS
 from sls_io.values.errors import (
@@ -95,7 +96,12 @@ def public_properties(properties: Mapping[str, str]) -> dict[str, str]:
     proxy = properties.get(_PROXY, "@")
     # A proxy's address may have a password in it.
     there = {} if "@" in proxy else {_PROXY: proxy}
-    return {**there, **{name: value for name, value in properties.items() if name in _PUBLIC_PROPERTIES}}
+    # Of a catalog that lends keys: who writes a file asks it for its own.
+    more = (LENT_FOR, *TO_ASK_AGAIN) if LENT_FOR in properties else ()
+    return {
+        **there,
+        **{name: value for name, value in properties.items() if name in _PUBLIC_PROPERTIES or name in more},
+    }
 
 
 def write_windows(engine: Engine, job: WriteJob, *, tag: str) -> list[WrittenWindow]:

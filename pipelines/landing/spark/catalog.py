@@ -11,9 +11,11 @@ from urllib.parse import urlsplit
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from pipelines.landing.catalogs.keys import keys_of, pair, with_keys
+from pipelines.landing.catalogs.profiles import SIGNED, SIGNING_NAME, SIGNING_REGION
 from pipelines.landing.table.home import CATALOG
 from pipelines.landing.table.lake import Lake
-from pipelines.landing.table.object_store import SCHEMES, completed, keys_of, send_whole_bodies, with_keys
+from pipelines.landing.table.object_store import SCHEMES, completed, send_whole_bodies
 from sls_io.wire.credentials import resolve
 
 SECRET_NAMES = "(?i)secret|password|token|credential|access[._-]?key|authorization"
@@ -21,7 +23,8 @@ SECRET_NAMES = "(?i)secret|password|token|credential|access[._-]?key|authorizati
 _PREFIX = f"spark.sql.catalog.{CATALOG}"
 _SAME_IN_REST = {
     *("token", "credential", "scope", "audience", "resource", "oauth2-server-uri", "prefix"),
-    *(f"rest.{name}" for name in ("sigv4-enabled", "signing-region", "signing-name")),
+    *(SIGNED, SIGNING_REGION, SIGNING_NAME, "rest.auth.type", "rest.auth.sigv4.delegate-auth-type"),
+    "rest-metrics-reporting-enabled",
     *(f"rest.{name}" for name in ("access-key-id", "secret-access-key", "session-token")),
 }
 _S3 = {
@@ -77,12 +80,12 @@ def _warehouse(lake: Lake) -> dict[str, str]:
 
 
 def _rest(lake: Lake) -> dict[str, str]:
-    same = {
-        name: value
-        for name, value in lake.properties.items()
-        if name in _SAME_IN_REST or name.startswith("header.")
-    }
-    return {"type": "rest", "uri": lake.properties.get("uri", ""), **same}
+    said = lake.properties
+    same = {name: said[name] for name in said if name in _SAME_IN_REST or name.startswith("header.")}
+    credentials = keys_of(said) if said.get(SIGNED, "").lower() == "true" else None
+    # As with its storage: Java's client signs with the keys of this moment.
+    keys = pair(resolve(credentials), "rest") if credentials else {}
+    return {"type": "rest", "uri": said.get("uri", ""), **same, **keys}
 
 
 def _jdbc(lake: Lake) -> dict[str, str]:

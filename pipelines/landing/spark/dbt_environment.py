@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+from pipelines.landing.catalogs.profiles import has_views
 from pipelines.landing.spark.catalog import is_secret
 from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING
 from pipelines.landing.spark.remote import without_session
@@ -20,6 +21,11 @@ from pipelines.landing.table.lake import Lake
 from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError
 
+VIEW_VARIABLE = "SLS_DBT_VIEW"
+NO_VIEWS = (
+    "this catalog keeps no views and makes no tables of queries: models that are views are put into the "
+    "queries that name them, their tests run, and the tables by minute and by day are left out"
+)
 _TARGET_VARIABLE = "SLS_DBT_TARGET"
 _CONF_VARIABLE = "SLS_DBT_SPARK_CONF"
 _ARGUMENTS_VARIABLE, _ARGUMENTS = "PYSPARK_SUBMIT_ARGS", "pyspark-shell"
@@ -42,9 +48,10 @@ def dbt_environment(
     places = {name: str(home() / "dbt" / folder) for name, folder in _FOLDERS}
     folder = str(dbt_folder())
     places |= {"DBT_PROJECT_DIR": folder, "DBT_PROFILES_DIR": folder}
+    lake = lake or Lake.default()
+    places |= {} if has_views(lake.properties) else {VIEW_VARIABLE: "ephemeral"}
     if remote:
         return {**places, _TARGET_VARIABLE: "connect", "SPARK_REMOTE": without_session(remote)}
-    lake = lake or Lake.default()
     require_jars(lake)
     conf = {
         **base_conf(),

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -28,6 +29,8 @@ from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import Table
 from pyiceberg.utils.config import Config
 
+from pipelines.landing.catalogs.keys import SIGNING, keys_of
+from pipelines.landing.catalogs.profiles import PROFILE_PROPERTY, SIGNED, expanded
 from pipelines.landing.table import calls, object_store, second_look
 from pipelines.landing.table.contract import Contract, partition_spec
 from pipelines.landing.table.former import Former, gone_with, look_for
@@ -97,8 +100,10 @@ class NoCatalog(ConfigError):
 
 
 def configured() -> dict[str, str]:
-    """What PyIceberg's own configuration says of the catalog; nothing when it does not name it."""
-    return {str(k): str(v) for k, v in (Config().get_catalog_config(CATALOG) or {}).items()}
+    """What PyIceberg's own configuration says of the catalog; nothing when it does not name it. A catalog of
+    Aliyun that is named by a word is said whole. Raises ConfigError for a fact of one that cannot be meant.
+    """
+    return expanded({str(k): str(v) for k, v in (Config().get_catalog_config(CATALOG) or {}).items()})
 
 
 @dataclass(frozen=True)
@@ -371,7 +376,9 @@ def _failed(lake: Lake, error: Exception) -> ConfigError:
     if not isinstance(cause, OSError) or type(cause).__module__.startswith("requests"):
         return ConfigError(unreachable(lake, cause))
     warehouse = lake.properties.get("warehouse", "the warehouse")
-    return ConfigError(storage_trouble(warehouse, cause))
+    # A catalog of Aliyun has a name where others have a place.
+    place = f"oss, of {warehouse}" if PROFILE_PROPERTY in lake.properties else warehouse
+    return ConfigError(storage_trouble(place, cause))
 
 
 def _no_metadata(lake: Lake, error: UnreadableMetadata) -> NoMetadata:
@@ -424,15 +431,12 @@ def _open(properties: _Properties) -> Catalog:
             return _catalogs[properties]
     lake = Lake(dict(properties))
     object_store.completed(lake.properties)
-    object_store.keys_of(lake.properties)
+    keys_of(lake.properties)
     if lake.sqlite_path is not None:
         _prepare_sqlite(lake.sqlite_path)
     defaults = {"pool_pre_ping": "true"} if lake.kind == "sql" and lake.sqlite_path is None else {}
     settings = {**defaults, **lake.properties}
-    if lake.kind == "sql" and PY_CATALOG_IMPL not in {**configured(), **settings}:
-        opened: Catalog = SharingSqlCatalog(CATALOG, **{**configured(), **settings})
-    else:
-        opened = load_catalog(CATALOG, **settings)
+    opened = _client(lake.kind, settings)
     if lake.sqlite_path is not None and isinstance(opened, SqlCatalog):
         wait_no_longer(opened)
     with _catalogs_lock:
@@ -442,6 +446,17 @@ def _open(properties: _Properties) -> Catalog:
     for each in unused:
         each.close()
     return catalog
+
+
+def _client(kind: str, settings: Mapping[str, str]) -> Catalog:
+    """A client of its own: one of ours where PyIceberg's would not do."""
+    every = {**configured(), **settings}
+    if kind == "sql" and PY_CATALOG_IMPL not in every:
+        return SharingSqlCatalog(CATALOG, **every)
+    if kind == "rest" and every.get(SIGNED, "").lower() == "true":
+        signing: Catalog = import_module(SIGNING).SigningCatalog(CATALOG, **every)
+        return signing
+    return load_catalog(CATALOG, **settings)
 
 
 def _check_ours(path: Path, connection: sqlite3.Connection) -> None:

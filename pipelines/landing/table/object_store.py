@@ -12,23 +12,21 @@ import os
 import re
 import threading
 from collections.abc import Mapping
-from typing import Any, get_args
+from importlib import import_module
+from typing import Any
 from urllib.parse import urlsplit
 
 from pyiceberg.io import SCHEMA_TO_FILE_IO, FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
+from pipelines.landing.catalogs.keys import KEYS_AHEAD_S, LENT_FOR, SIGNING, keys_of, with_keys
 from sls_io.values.clock import SYSTEM_CLOCK
-from sls_io.values.errors import ConfigError, printable
-from sls_io.values.settings import Credentials
+from sls_io.values.errors import ConfigError
 from sls_io.wire.credentials import resolve
 from sls_io.wire.keys import Keys
 
 SCHEMES = ("s3", "s3a", "s3n", "oss")
-KEYS_PROPERTY = "client.credentials-provider"
-KEYS_AHEAD_S = 900.0
-"""Keys of a store that end within this are asked for again: a file is opened and closed with the same."""
 _ENDPOINT, _REGION, _VIRTUAL = "s3.endpoint", "s3.region", "s3.force-virtual-addressing"
 _OSS_HOST = re.compile(
     r"(?:.*\.)?(?:vpc100-)?oss-(?P<region>[a-z0-9-]+?)(?:-internal)?\.aliyuncs\.com|.*\.oss\.aliyuncs\.com"
@@ -86,31 +84,6 @@ def send_whole_bodies(properties: Mapping[str, str]) -> dict[str, str]:
     return {variable: os.environ.setdefault(variable, _WHERE_REQUIRED) for variable in _CHECKSUMS}
 
 
-def keys_of(properties: Mapping[str, str]) -> Credentials | None:
-    """Where the keys of the store come from, PROVIDER or PROVIDER:NAME as in `service.credentials`; None
-    where they stand in the properties, or Amazon's chain finds them. ConfigError for any other word."""
-    said = properties.get(KEYS_PROPERTY, "")
-    if not said:
-        return None
-    provider, _, name = said.partition(":")
-    try:
-        return Credentials.model_validate({"provider": provider, "name": name})
-    except ValueError:
-        known = ", ".join(get_args(Credentials.model_fields["provider"].annotation))
-        raise ConfigError(
-            f"{KEYS_PROPERTY} is {printable(said)!r}: expected one of {known}, with :NAME where it has one"
-        ) from None
-
-
-def with_keys(properties: Mapping[str, str], keys: Keys | None) -> dict[str, str]:
-    """`properties` with `keys` instead of those that stand there."""
-    if keys is None:
-        return dict(properties)
-    pair = ("access-key-id", "secret-access-key", "session-token")
-    kept = {k: v for k, v in properties.items() if k.partition(".")[2] not in pair}
-    return {**kept, **{f"s3.{name}": value for name, value in zip(pair, keys[:3], strict=True) if value}}
-
-
 class ObjectStoreIO(PyArrowFileIO):
     """PyIceberg's storage over pyarrow, for any store that speaks S3's protocol."""
 
@@ -140,12 +113,18 @@ class ObjectStoreIO(PyArrowFileIO):
             keys, client = self._made.get((scheme, netloc), (None, None))
             if keys is not None and keys.expires_s - SYSTEM_CLOCK.now() >= KEYS_AHEAD_S:
                 return client
-            fresh = resolve(self._credentials) if self._credentials else None
+            fresh = self._fresh()
             # Their end may be said anew each time, and a client has connections.
             if client is None or (fresh and keys and fresh[:3] != keys[:3]):
                 client = self._client(scheme, netloc, fresh)
             self._made[scheme, netloc] = (fresh, client)
             return client
+
+    def _fresh(self) -> Keys | None:
+        if LENT_FOR in self.properties:
+            found: Keys | None = import_module(SIGNING).lent(self.properties)
+            return found
+        return resolve(self._credentials) if self._credentials else None
 
     def _client(self, scheme: str, netloc: str | None, keys: Keys | None) -> Any:
         properties = completed(self.properties, scheme)

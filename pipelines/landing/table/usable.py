@@ -9,6 +9,7 @@ from pyiceberg.avro.codecs import CODEC_MAPPING_ICEBERG_TO_AVRO, KNOWN_CODECS
 from pyiceberg.io.pyarrow import compute_statistics_plan
 from pyiceberg.table import Table
 
+from pipelines.landing.catalogs.upkeep import CatalogUpkeep, KeepsTables
 from pipelines.landing.table import calls
 from pipelines.landing.table.contract import (
     SYSTEM_COLUMNS,
@@ -19,9 +20,11 @@ from pipelines.landing.table.contract import (
     origin_place,
 )
 from sls_io.values.cures import Do
+from sls_io.values.deadline import answered
 from sls_io.values.errors import LedgerBroken, printable
 
 FORMAT = 2
+_ASKED_S = 60.0
 _CODEC = "write.avro.compression-codec"
 _METRICS = "write.metadata.metrics."
 _MAPPING = "schema.name-mapping.default"
@@ -54,6 +57,17 @@ def check_usable(table: Table, held: Held, *, columns: bool = True) -> None:
         _check_partitioning(table, name)
     _check_properties(table, name)
     _check_places(table, name)
+    _check_upkeep(table, name)
+
+
+def upkeep_of(table: Table) -> CatalogUpkeep:
+    """What the table's catalog does to it by itself. Raises as the catalog does."""
+    catalog = table.catalog
+    if not isinstance(catalog, KeepsTables):
+        return CatalogUpkeep()
+    return answered(
+        lambda: catalog.upkeep(table.name()), deadline_s=_ASKED_S, waits_for="the Iceberg catalog"
+    )
 
 
 def _older(name: str) -> str:
@@ -134,6 +148,23 @@ def _check_places(table: Table, name: str) -> None:
                     "out of the catalog's settings where those give it"
                 ),
             ),
+        )
+
+
+def _check_upkeep(table: Table, name: str) -> None:
+    """The catalog leaves snapshots and files to us.
+
+    Story: no log comes for five days, the catalog compacts the table and expires all but that snapshot. The
+    newest landing's goes, and with it ledger and tag: landings stop until `table adopt` finds a ledger that
+    the rows prove. A compaction of its own counts no hour as sealed, and writes anew what ours just wrote.
+    """
+    upkeep = upkeep_of(table)
+    if does := upkeep.said():
+        raise LedgerBroken(
+            f"the catalog of table {name} {' and '.join(does)} by itself: the ledger's snapshot or its tag "
+            "may be among what it expires, and `table maintain` does both with care for them; nothing was "
+            "changed",
+            cures=upkeep.cures(table.name()),
         )
 
 

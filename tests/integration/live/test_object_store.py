@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from pyarrow.fs import S3FileSystem
 
+from pipelines.landing.catalogs.keys import KEYS_PROPERTY
 from pipelines.landing.table.lake import Lake
-from pipelines.landing.table.object_store import KEYS_PROPERTY, ObjectStoreIO, file_io
+from pipelines.landing.table.object_store import ObjectStoreIO, file_io
 from pipelines.landing.table.trouble import is_storage, storage_trouble
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError
