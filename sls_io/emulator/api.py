@@ -9,8 +9,24 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
+from sls_io.emulator.parameters import (
+    CHANGED_GROUP,
+    CHANGED_LOGSTORE,
+    CHANGED_PROJECT,
+    CONSUMER,
+    DELETED_LOGS,
+    LOGSTORE,
+    LOGSTORES,
+    PROJECT,
+    PROJECTS,
+    SHARD_COUNT,
+    SHARD_ID,
+    Parameter,
+    taken,
+)
 from sls_io.emulator.policy import ACCOUNT, REGION
 from sls_io.emulator.service import LogService, RoutedRequest, ServedAnswer
 from sls_io.emulator.storage.groups import ConsumerGroup
@@ -26,6 +42,8 @@ _DEFAULTS: Change = {
     "enable_tracking": False, "appendMeta": False, "autoSplit": False, "maxSplitShard": 64,
     "telemetryType": "", "mode": "standard",
 }  # fmt: skip
+_MOMENTS = ("created_s", "modified_s")
+_FROM = Parameter("from", int, required=True, most=2**32 - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +99,12 @@ def _loads(call: RoutedRequest, code: str) -> Any:
     return value
 
 
-def _integer(value: Any, name: str) -> int:
-    """A whole number out of JSON or a query value; clients send both `5` and `"5"`."""
-    if isinstance(value, bool) or not re.fullmatch(r"-?[0-9]{1,18}", str(value)):
-        raise parameter_invalid(f"{name}: expected a whole number")
-    return int(value)
+def _in_query(call: RoutedRequest, table: tuple[Parameter, ...]) -> dict[str, Any]:
+    return taken(table, call.query, parameter_invalid)
 
 
 def _shard_id(call: RoutedRequest) -> int:
-    return _integer(call.names["shard"], "shard")
+    return int(SHARD_ID.read(call.names["shard"]))
 
 
 def _cursor(text: str | None) -> int:
@@ -100,38 +115,44 @@ def _cursor(text: str | None) -> int:
         raise parameter_invalid("Parameter Cursor is not valid") from error
 
 
-def _slice(call: RoutedRequest, names: list[str]) -> tuple[int, list[str]]:
+def _slice(given: Mapping[str, Any], names: list[str]) -> tuple[int, list[str]]:
     """(total, one page) by `offset` and `size`."""
-    offset = _integer(call.query.get("offset") or 0, "offset")
-    size = _integer(call.query.get("size") or 500, "size")
-    if offset < 0 or size == 0 or size < -1:
-        raise parameter_invalid("offset and size: from 0 and from 1")
-    return len(names), names[offset:] if size == -1 else names[offset : offset + size]
+    return len(names), names[given["offset"] : given["offset"] + given["size"]]
 
 
 # projects
 
 
-def _project_doc(doc: Change) -> dict[str, str]:
+def _project_doc(service: LogService, call: RoutedRequest, doc: Change) -> Change:
+    """The endpoint is what the caller named, without the project: this service has no other."""
+    endpoint = call.headers.get("host", "").removeprefix(f"{call.project}.")
+    made, changed = (f"{datetime.fromtimestamp(doc[at], UTC):%Y-%m-%d %H:%M:%S}" for at in _MOMENTS)
     return {
-        "projectName": doc["name"], "status": "Normal", "owner": ACCOUNT, "description": doc["description"],
-        "region": REGION, "dataRedundancyType": "LRS", "createTime": str(int(doc["created_s"])),
-        "lastModifyTime": str(int(doc["modified_s"])),
+        "projectName": doc["name"], "status": "Normal", "owner": ACCOUNT, "region": REGION,
+        "location": REGION, "resourceGroupId": "", "dataRedundancyType": "LRS", "recycleBinEnabled": False,
+        "internetEndpoint": endpoint, "internalEndpoint": endpoint,
+        "quota": {
+            "logstore": service.limits.logstores_max,
+            "readQpsPerMin": service.limits.project_read_calls_per_min,
+            "writeQpsPerMin": service.limits.project_write_calls_per_min,
+        },
+        **{name: value for name, value in doc.items() if name not in ("name", *_MOMENTS)},
+        "createTime": made, "lastModifyTime": changed,
     }  # fmt: skip
 
 
 def create_project(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """{projectName, description}. 400 ProjectAlreadyExist."""
     body = _body(call)
-    name = str(body.get("projectName") or call.project)
-    service.store.create_project(name, str(body.get("description") or ""), service.now())
+    name = Parameter("projectName", default=call.project).read(body.get("projectName"))
+    service.store.create_project(name, taken(PROJECT, body, parameter_invalid), service.now())
     return ServedAnswer()
 
 
 def update_project(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """{description}."""
-    description = str(_body(call).get("description") or "")
-    service.store.update_project(call.project, description, service.now())
+    changed = taken(CHANGED_PROJECT, _body(call), parameter_invalid)
+    service.store.update_project(call.project, changed, service.now())
     return ServedAnswer()
 
 
@@ -139,7 +160,7 @@ def get_project(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """GET / lists projects when it pages or names no project, and describes the host's one otherwise."""
     if not call.project or any(name in call.query for name in ("offset", "size", "projectName")):
         return list_projects(service, call)
-    return _json(_project_doc(service.store.project(call.project)))
+    return _json(_project_doc(service, call, service.store.project(call.project)))
 
 
 def delete_project(service: LogService, call: RoutedRequest) -> ServedAnswer:
@@ -149,27 +170,50 @@ def delete_project(service: LogService, call: RoutedRequest) -> ServedAnswer:
 
 
 def list_projects(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """{count, total, projects}, by name; `projectName` is a part of the name."""
-    wanted = call.query.get("projectName", "")
-    total, names = _slice(call, sorted(n for n in service.store.projects if wanted in n))
-    docs = [_project_doc(service.store.projects[n]) for n in names]
+    """{count, total, projects}, by name; `projectName` and `description` are parts of them."""
+    wanted, projects = _in_query(call, PROJECTS), service.store.projects
+    found = [
+        name
+        for name, doc in sorted(projects.items())
+        if wanted["projectName"] in name
+        and wanted["description"] in doc["description"]
+        and wanted.get("resourceGroupId", doc.get("resourceGroupId", "")) == doc.get("resourceGroupId", "")
+    ]
+    total, names = _slice(wanted, found)
+    docs = [_project_doc(service, call, projects[n]) for n in names]
+    if not wanted["fetchQuota"]:
+        docs = [{name: value for name, value in doc.items() if name != "quota"} for doc in docs]
     return _json({"count": len(names), "total": total, "projects": docs})
 
 
 # logstores
 
 
+def _logstore_settings(
+    table: tuple[Parameter, ...], body: Mapping[str, Any], before: Change
+) -> tuple[int, Change]:
+    """(days that logs are kept, settings) by `body`, and what was `before`. LogStoreInfoInvalid."""
+
+    def invalid(sentence: str) -> Refused:
+        return Refused(400, "LogStoreInfoInvalid", sentence)
+
+    given = {**before, **taken(table, body, invalid)}
+    ttl = TTL_FOREVER_DAYS if given["ttl"] == -1 else given.pop("ttl")
+    given.pop("ttl", None)
+    if given.get("hot_ttl", 0) > ttl:
+        raise invalid("hot_ttl: from 7 days to ttl")
+    if given.get("encrypt_conf", {}).get("enable") and "encrypt_type" not in given["encrypt_conf"]:
+        raise invalid("encrypt_conf: encrypt_type is needed where it is enabled")
+    return ttl, given
+
+
 def create_logstore(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """{logstoreName, ttl in days (-1: for ever), shardCount}. LogStoreAlreadyExist, LogStoreInfoInvalid."""
     body = _body(call)
     if len(service.store.in_project(call.project)) >= service.limits.logstores_max:
-        raise Refused(
-            400, "ProjectQuotaExceed", f"a project has at most {service.limits.logstores_max} logstores"
-        )
-    settings = {**_DEFAULTS, **{k: body[k] for k in _DEFAULTS if body.get(k) is not None}}
-    ttl, shards = _integer(body.get("ttl") or 30, "ttl"), _integer(body.get("shardCount") or 2, "shardCount")
-    ttl = TTL_FOREVER_DAYS if ttl == -1 else ttl
-    name = str(body.get("logstoreName") or "")
+        raise Refused(400, "ProjectQuotaExceed", f"project {call.project} logstore count quota exceed")
+    ttl, settings = _logstore_settings(LOGSTORE, body, {**_DEFAULTS, "ttl": 30})
+    name, shards = settings.pop("logstoreName"), settings.pop("shardCount")
     service.store.create_logstore(call.project, name, ttl, shards, settings, service.now())
     return ServedAnswer()
 
@@ -186,10 +230,11 @@ def get_logstore(service: LogService, call: RoutedRequest) -> ServedAnswer:
 
 def update_logstore(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """ttl and the settings that are only kept; shardCount is changed by split and merge alone."""
-    logstore, body = service.logstore(call), _body(call)
-    settings = {k: body[k] for k in _DEFAULTS if body.get(k) is not None}
-    ttl = _integer(body.get("ttl") or logstore.ttl_days, "ttl")
-    service.store.update_logstore(logstore, TTL_FOREVER_DAYS if ttl == -1 else ttl, settings, service.now())
+    logstore = service.logstore(call)
+    before = {**logstore.settings, "ttl": logstore.ttl_days}
+    service.store.update_logstore(
+        logstore, *_logstore_settings(CHANGED_LOGSTORE, _body(call), before), service.now()
+    )
     return ServedAnswer()
 
 
@@ -200,9 +245,17 @@ def delete_logstore(service: LogService, call: RoutedRequest) -> ServedAnswer:
 
 
 def list_logstores(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """{count, total, logstores: names}; `logstoreName` is a part of the name."""
-    wanted = call.query.get("logstoreName", "")
-    total, names = _slice(call, [x.name for x in service.store.in_project(call.project) if wanted in x.name])
+    """{count, total, logstores: names}; `logstoreName` is a part of the name. Without `mode` and
+    `telemetryType` there are all kinds."""
+    wanted = _in_query(call, LOGSTORES)
+    found = [
+        logstore.name
+        for logstore in service.store.in_project(call.project)
+        if wanted["logstoreName"] in logstore.name
+        and wanted.get("mode") in (None, logstore.settings["mode"])
+        and wanted.get("telemetryType") in (None, logstore.settings["telemetryType"] or "None")
+    ]
+    total, names = _slice(wanted, found)
     return _json({"count": len(names), "total": total, "logstores": names})
 
 
@@ -226,7 +279,7 @@ def list_shards(service: LogService, call: RoutedRequest) -> ServedAnswer:
 
 def split_shard(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """Parent first, then the children. 400 ParameterInvalid: invalid shard id, invalid mid hash."""
-    count = _integer(call.query.get("shardCount") or 2, "shardCount")
+    count = SHARD_COUNT.read(call.query.get("shardCount"))
     key = call.query.get("key", "")
     found = service.store.split(service.logstore(call), _shard_id(call), service.now(), key=key, count=count)
     return _json([shard_doc(s) for s in found])
@@ -276,7 +329,7 @@ def get_cursor(service: LogService, call: RoutedRequest) -> ServedAnswer:
         return _json({"cursor": cursor_to_wire(shard.begin)})
     if wanted == "end":
         return _json({"cursor": cursor_to_wire(shard.next)})
-    return _json({"cursor": cursor_to_wire(shard.at_time(_integer(wanted, "from")))})
+    return _json({"cursor": cursor_to_wire(shard.at_time(_FROM.read(wanted)))})
 
 
 def get_cursor_time(service: LogService, call: RoutedRequest) -> ServedAnswer:
@@ -293,9 +346,9 @@ def pull_logs(service: LogService, call: RoutedRequest) -> ServedAnswer:
         raise Refused(
             400, "NotSupported", "the emulator does not do this: SPL in PullLogs needs the query engine"
         )
-    count = _integer(call.query.get("count") or 1, "count")
-    if not 1 <= count <= service.limits.page_groups_max:
-        raise parameter_invalid(f"count: 1..{service.limits.page_groups_max}")
+    count = Parameter("count", int, least=1, most=service.limits.page_groups_max, default=1).read(
+        call.query.get("count")
+    )
     end = _cursor(call.query["end_cursor"]) if call.query.get("end_cursor") else None
     span = shard.span(_cursor(call.query.get("cursor")), count, end, service.limits.page_bytes_max)
     answer = service.page(logstore, shard, span, call.headers.get("accept-encoding", ""))
@@ -303,16 +356,29 @@ def pull_logs(service: LogService, call: RoutedRequest) -> ServedAnswer:
     return answer
 
 
+def delete_logs(service: LogService, call: RoutedRequest) -> ServedAnswer:
+    """{from, to} in seconds of log time, the end not included, and a query: {affectedRows}. Deleted is a mark
+    that only search sees: PullLogs still delivers the logs (vendor documentation, "Soft deletion")."""
+    given = taken(DELETED_LOGS, _body(call), parameter_invalid)
+    if given["from"] >= given["to"]:
+        raise parameter_invalid("from: before to")
+    if "query" not in given and "rowId" not in given:
+        raise parameter_invalid("query or rowId is needed")
+    if given.get("query") != "*" or "rowId" in given:
+        raise Refused(400, "NotSupported", "the emulator does not do this: only the query * needs no index")
+    return _json({"affectedRows": service.delete(service.logstore(call), given["from"], given["to"])})
+
+
 # consumer groups
 
 
 def _group_settings(body: Mapping[str, Any]) -> tuple[int | None, bool | None]:
-    timeout, order = body.get("timeout"), body.get("order")
-    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int) or timeout < 1):
-        raise Refused(400, "JsonInfoInvalid", "timeout: expected whole seconds, at least 1")
-    if order is not None and not isinstance(order, bool):
-        raise Refused(400, "JsonInfoInvalid", "order: expected true or false")
-    return timeout, order
+    given = taken(CHANGED_GROUP, body, _json_invalid)
+    return given.get("timeout"), given.get("order")
+
+
+def _json_invalid(sentence: str) -> Refused:
+    return Refused(400, "JsonInfoInvalid", sentence)
 
 
 def create_group(service: LogService, call: RoutedRequest) -> ServedAnswer:
@@ -357,10 +423,8 @@ def list_groups(service: LogService, call: RoutedRequest) -> ServedAnswer:
 
 def heartbeat(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """Body: the shards `consumer` still works on. Answer: the ones it may read, a bare array."""
-    logstore, consumer = service.logstore(call), call.query.get("consumer", "")
+    logstore, consumer = service.logstore(call), CONSUMER.read(call.query.get("consumer"))
     claimed = _loads(call, "JsonInfoInvalid") if call.body else []
-    if not consumer:
-        raise parameter_invalid("consumer: who sends the heartbeat")
     if not isinstance(claimed, list) or not all(type(s) is int for s in claimed):
         raise Refused(400, "JsonInfoInvalid", "the body is not a list of shard ids")
     group = service.group(logstore, call.names["group"])
@@ -370,8 +434,8 @@ def heartbeat(service: LogService, call: RoutedRequest) -> ServedAnswer:
 def get_checkpoints(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """An entry for every shard, without checkpoint too; an empty one makes two vendor clients hang."""
     slots = service.group(service.logstore(call), call.names["group"]).slots
-    wanted = call.query.get("shard", "")
-    ids = sorted(slots) if not wanted else [i for i in (_integer(wanted, "shard"),) if i in slots]
+    wanted = SHARD_ID.read(call.query.get("shard"))
+    ids = sorted(slots) if wanted is None else [i for i in (wanted,) if i in slots]
     return _json([
         {
             "shard": i, "checkpoint": _wire(slots[i].checkpoint),
@@ -426,6 +490,7 @@ ROUTES: tuple[Route, ...] = (
     _route("POST", "/logstores/{logstore}/shards/lb", put_logs),
     _route("POST", "/logstores/{logstore}/shards/route", put_logs_by_key),
     _route("POST", _STORE, put_logs),
+    _route("POST", _STORE + "/deletelogs", delete_logs),
     _route("GET", _SHARD, pull_logs, type=("log", "logs")),
     _route("GET", _SHARD, get_cursor, type=("cursor",)),
     _route("GET", _SHARD, get_cursor_time, type=("cursor_time",)),

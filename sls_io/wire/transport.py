@@ -87,6 +87,7 @@ RULE_BY_CODE: Mapping[str, RetryRule] = {
     "WriteQuotaExceed": LATER,
     "ShardReadQuotaExceed": LATER,
     "ShardWriteQuotaExceed": LATER,
+    "MetaOperationQpsLimitExceeded": LATER,
 }
 """Error codes worth another try of the same request; codes that are not here go by status."""
 
@@ -97,6 +98,8 @@ _COUNT_LIMITS = frozenset({"ProjectQuotaExceed", "ConsumerGroupQuotaExceed", "Lo
 _SKEWED = frozenset({"RequestTimeTooSkewed", "RequestTimeExpired"})
 
 _TOKEN_ENDED = frozenset({"SecurityTokenExpired", "SecurityToken.Expired"})
+_TOKEN_ENDED_SAID = "security token you provided has expired"
+"""The vendor's page of error codes has the end of a token as 401 Unauthorized, told apart by these words."""
 _AUTH = frozenset({"Unauthorized", *_TOKEN_ENDED})
 _BAD_SIGNATURE = "SignatureNotMatch"
 _REFUSED = {
@@ -496,8 +499,11 @@ class Transport(LogClient):
         """The error of our tree for an answer that is not a usable 200."""
         request_id = printable(answer.headers.get("x-log-requestid", "")[:64])
         denial = denial_in(text) if keys_refused(answer.status, code) else None
+        ended = code in _TOKEN_ENDED or (code == "Unauthorized" and _TOKEN_ENDED_SAID in text)
         if denial:
             text = str(denial)
+        elif ended:
+            text = "the security token has ended"
         elif call.private:
             # A service may repeat what it could not read, and what it could not read are logs.
             text = "the service refuses the call (its own words are left out: they may repeat logs)"
@@ -510,15 +516,15 @@ class Transport(LogClient):
             return Throttled(code, text, status=answer.status, request_id=request_id)
         kind = _OURS.get(code, ServiceError)
         kind = _FOR_VENDOR[kind] if call.vendor else kind
-        hint = denial.cure if denial else self._hint(call, answer.status, code)
+        hint = denial.cure if denial else self._hint(call, answer.status, code, ended=ended)
         error = kind(code, text, status=answer.status, request_id=request_id, hint=hint)
         if isinstance(error, _Vendor):
             error.adopt(code, printable(text), answer.status, request_id)
         return error
 
-    def _hint(self, call: _Call, status: int, code: str) -> str:
+    def _hint(self, call: _Call, status: int, code: str, *, ended: bool) -> str:
         service = self.service
-        if code in _TOKEN_ENDED and service.credentials.provider == "env":
+        if ended and service.credentials.provider == "env":
             return (
                 f"{ENV_TOKEN} of this process has ended, and what stands in an environment stays as long as "
                 "the process lives: for temporary keys let service.credentials name a profile or a function"
@@ -532,7 +538,11 @@ class Transport(LogClient):
                 )
                 return f"Check {ENV_ID}, {ENV_SECRET} and {ENV_TOKEN}, and what the key may read{emulator}"
             return f"Check the key pair of credentials provider {service.credentials.provider!r}"
-        if code in NO_PROJECT_CODES:
+        if code == "ProjectForbidden":
+            return (
+                f"Project {call.project} is disabled: its account may be overdue; see the service's console"
+            )
+        if code in NO_PROJECT_CODES or code == "InvalidHost":
             return f"Check service.project ({call.project}) and service.endpoint ({service.endpoint})"
         if code == NO_LOGSTORE_CODE:
             return f"Check service.logstore ({service.logstore}) and service.project ({call.project})"

@@ -68,6 +68,11 @@ def test_both_forms_of_target_are_served(caller: Caller, prefix: str) -> None:
     assert json.loads(caller.connection.getresponse().read())["logstores"] == ["logs"]
 
 
+def test_a_host_that_can_name_no_project_is_refused(caller: Caller) -> None:
+    for host in ("odd-.sls.emu", "a b.sls.emu", f"{'x' * 64}.sls.emu"):
+        assert caller.code(caller.call("GET", "/", headers={"host": host})) == (400, "InvalidHost")
+
+
 @pytest.mark.parametrize("kind", ["", "lz4", "zstd", "deflate"])
 def test_every_compression_goes_in_and_out(caller: Caller, kind: str) -> None:
     assert caller.put(kind=kind) == (200, "")
