@@ -21,8 +21,12 @@ JUDGES = {
     "python": Judge(reads_plain=True),
     "go": Judge(),
     "java": Judge(),
-    "openapi": Judge(("lz4", "zstd"), group="calls", why="alibabacloud-sls20201230 compresses whatever it puts, and has no group consumer"),
-    "typescript": Judge(("lz4",), group="calls", why="@alicloud/sls20201230 compresses whatever it puts, never by zstd, and has no group consumer"),
+    "openapi": Judge(
+        ("lz4", "zstd"), group="calls", why="alibabacloud-sls20201230 compresses all that it puts"
+    ),
+    "typescript": Judge(
+        ("lz4",), group="calls", why="@alicloud/sls20201230 compresses all that it puts, and never by zstd"
+    ),
     "node": Judge(
         ("none",), ("v1",), reads=False, by_key=False, splits=False, group="",
         why="@alicloud/log puts by v1, plain and without a hash key, and knows no shard, page or group",

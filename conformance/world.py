@@ -52,7 +52,7 @@ class World:
         flags = ["--sign", sign, "--text", TEXT]
         if language == "java":
             flags += ["--proxy-port", str(self.emulator.port if sign == "v1" else 0)]
-        return self._start(f"talk-{language}-{sign}", language, "talk", flags, secret)
+        return self.start(f"talk-{language}-{sign}", language, "talk", flags, secret)
 
     def consume(
         self, language: str, store: str, group: str, *, start_at: str = "begin", order: bool = False,
@@ -65,7 +65,7 @@ class World:
         flags += ["--heartbeat-s", str(HEARTBEAT_S), "--timeout-s", str(TIMEOUT_S)]
         for flag, value in (more or {}).items():
             flags += [f"--{flag}", value]
-        return self._start(name, language, "consume", flags)
+        return self.start(name, language, "consume", flags)
 
     @property
     def keyed(self) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ class World:
                     return list(each["shards"])
         return []
 
-    def _start(
+    def start(
         self, name: str, language: str, do: str, flags: list[str], secret: str = KEY_PAIR[1]
     ) -> Program:
         command = list(self._built[language].command)

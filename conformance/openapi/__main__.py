@@ -1,4 +1,5 @@
-"""`talk`, then flags: the vendor's OpenAPI SDK for Python, one command a line (conformance/program.py).
+"""`talk`, then flags: the vendor's OpenAPI SDK for Python, one command a line (conformance/program.py);
+`model`: what its API model says, tried (conformance/openapi/model.py).
 
 It puts and pulls through the SDK's `execute`: its own PutLogs has no hash key, and its PullLogs takes the
 answer for JSON, which pages are not.
@@ -8,36 +9,14 @@ import argparse
 from typing import Any
 
 from alibabacloud_sls20201230 import models
-from alibabacloud_sls20201230.client import Client
 from alibabacloud_tea_openapi import utils_models
 from aliyun_log_fastpb import deserialize_log_group_list
-from darabonba.exceptions import DaraException
 from darabonba.runtime import RuntimeOptions
-from Tea.exceptions import TeaException
 
-from conformance.environment import key_pair
-from conformance.telling import GROUPS_A_PULL, Puts, Refusal, obey, once, tell, tell_log
+from conformance.openapi.client import made, refusal
+from conformance.openapi.model import tell_differences
+from conformance.telling import GROUPS_A_PULL, Puts, obey, once, tell, tell_log
 from sls_io.values.clock import SYSTEM_CLOCK
-
-
-def made(flags: argparse.Namespace) -> Client:
-    """A client as the vendor's page makes it, with the made-up endpoint."""
-    access_id, secret = key_pair()
-    return Client(
-        utils_models.Config(
-            access_key_id=access_id, access_key_secret=secret, protocol="HTTP", region_id="emulated",
-            endpoint=flags.endpoint.removeprefix("http://"), signature_version=flags.sign,
-        )
-    )  # fmt: skip
-
-
-def refusal(failed: Exception) -> Refusal | None:
-    """What the service said; None: something else is wrong."""
-    cause: Any = getattr(failed, "inner_exception", None) or failed
-    if not isinstance(cause, TeaException | DaraException):
-        return (0, type(cause).__name__, "") if isinstance(cause, OSError) else None
-    data = getattr(cause, "data", None) or {}
-    return int(data.get("statusCode") or 0), str(cause.code), str(cause.message)
 
 
 class Spoken:
@@ -133,13 +112,17 @@ class Spoken:
 def main() -> None:
     """Parse and run."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("do", choices=("talk",))
+    parser.add_argument("do", choices=("talk", "model"))
     for name in ("endpoint", "project", "sign", "text"):
         parser.add_argument(f"--{name}", default="")
-    spoken = Spoken(parser.parse_args())
+    flags = parser.parse_args()
     tell("started")
-    obey(spoken.obey, refusal, lambda: spoken.retries)
-    tell("left")
+    if flags.do == "model":
+        tell_differences(flags)
+    else:
+        spoken = Spoken(flags)
+        obey(spoken.obey, refusal, lambda: spoken.retries)
+        tell("left")
 
 
 if __name__ == "__main__":

@@ -18,12 +18,17 @@ from sls_io.emulator.parameters import (
     CHANGED_PROJECT,
     CONSUMER,
     DELETED_LOGS,
+    DELETED_PROJECT,
+    FORCE_SUCCESS,
+    GROUP,
     LOGSTORE,
     LOGSTORES,
+    MAX_SPLIT_SHARDS,
     PROJECT,
     PROJECTS,
     SHARD_COUNT,
     SHARD_ID,
+    SHOWN_PROJECT,
     Parameter,
     taken,
 )
@@ -40,7 +45,7 @@ Handler = Callable[[LogService, RoutedRequest], ServedAnswer]
 _GROUP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _DEFAULTS: Change = {
     "enable_tracking": False, "appendMeta": False, "autoSplit": False, "maxSplitShard": 64,
-    "telemetryType": "", "mode": "standard",
+    "telemetryType": "", "mode": "standard", "productType": "",
 }  # fmt: skip
 _MOMENTS = ("created_s", "modified_s")
 _FROM = Parameter("from", int, required=True, most=2**32 - 1)
@@ -143,9 +148,8 @@ def _project_doc(service: LogService, call: RoutedRequest, doc: Change) -> Chang
 
 def create_project(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """{projectName, description}. 400 ProjectAlreadyExist."""
-    body = _body(call)
-    name = Parameter("projectName", default=call.project).read(body.get("projectName"))
-    service.store.create_project(name, taken(PROJECT, body, parameter_invalid), service.now())
+    given = taken(PROJECT, _body(call), parameter_invalid)
+    service.store.create_project(given.pop("projectName"), given, service.now())
     return ServedAnswer()
 
 
@@ -160,11 +164,13 @@ def get_project(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """GET / lists projects when it pages or names no project, and describes the host's one otherwise."""
     if not call.project or any(name in call.query for name in ("offset", "size", "projectName")):
         return list_projects(service, call)
+    _in_query(call, SHOWN_PROJECT)
     return _json(_project_doc(service, call, service.store.project(call.project)))
 
 
 def delete_project(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """With everything in it. 404 ProjectNotExist."""
+    _in_query(call, DELETED_PROJECT)
     service.store.delete_project(call.project)
     return ServedAnswer()
 
@@ -198,10 +204,14 @@ def _logstore_settings(
         return Refused(400, "LogStoreInfoInvalid", sentence)
 
     given = {**before, **taken(table, body, invalid)}
-    ttl = TTL_FOREVER_DAYS if given["ttl"] == -1 else given.pop("ttl")
-    given.pop("ttl", None)
+    ttl = TTL_FOREVER_DAYS if given["ttl"] == -1 else given["ttl"]
+    del given["ttl"]
     if given.get("hot_ttl", 0) > ttl:
         raise invalid("hot_ttl: from 7 days to ttl")
+    if given["maxSplitShard"] < 1:
+        if given["autoSplit"]:
+            raise invalid(f"maxSplitShard: from 1 to {MAX_SPLIT_SHARDS} where autoSplit is true")
+        given["maxSplitShard"] = before["maxSplitShard"]
     if given.get("encrypt_conf", {}).get("enable") and "encrypt_type" not in given["encrypt_conf"]:
         raise invalid("encrypt_conf: encrypt_type is needed where it is enabled")
     return ttl, given
@@ -212,7 +222,7 @@ def create_logstore(service: LogService, call: RoutedRequest) -> ServedAnswer:
     body = _body(call)
     if len(service.store.in_project(call.project)) >= service.limits.logstores_max:
         raise Refused(400, "ProjectQuotaExceed", f"project {call.project} logstore count quota exceed")
-    ttl, settings = _logstore_settings(LOGSTORE, body, {**_DEFAULTS, "ttl": 30})
+    ttl, settings = _logstore_settings(LOGSTORE, body, _DEFAULTS)
     name, shards = settings.pop("logstoreName"), settings.pop("shardCount")
     service.store.create_logstore(call.project, name, ttl, shards, settings, service.now())
     return ServedAnswer()
@@ -223,7 +233,7 @@ def get_logstore(service: LogService, call: RoutedRequest) -> ServedAnswer:
     logstore = service.logstore(call)
     return _json({
         "logstoreName": logstore.name, "ttl": logstore.ttl_days, "shardCount": len(logstore.writable()),
-        **logstore.settings, "createTime": int(logstore.created_s),
+        **_DEFAULTS, **logstore.settings, "createTime": int(logstore.created_s),
         "lastModifyTime": int(logstore.modified_s),
     })  # fmt: skip
 
@@ -231,10 +241,11 @@ def get_logstore(service: LogService, call: RoutedRequest) -> ServedAnswer:
 def update_logstore(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """ttl and the settings that are only kept; shardCount is changed by split and merge alone."""
     logstore = service.logstore(call)
-    before = {**logstore.settings, "ttl": logstore.ttl_days}
-    service.store.update_logstore(
-        logstore, *_logstore_settings(CHANGED_LOGSTORE, _body(call), before), service.now()
-    )
+    before = {**_DEFAULTS, **logstore.settings}
+    ttl, settings = _logstore_settings(CHANGED_LOGSTORE, _body(call), before)
+    for name in ("logstoreName", "shardCount"):
+        settings.pop(name, None)
+    service.store.update_logstore(logstore, ttl, settings, service.now())
     return ServedAnswer()
 
 
@@ -346,7 +357,7 @@ def pull_logs(service: LogService, call: RoutedRequest) -> ServedAnswer:
         raise Refused(
             400, "NotSupported", "the emulator does not do this: SPL in PullLogs needs the query engine"
         )
-    count = Parameter("count", int, least=1, most=service.limits.page_groups_max, default=1).read(
+    count = Parameter("count", int, required=True, least=1, most=service.limits.page_groups_max).read(
         call.query.get("count")
     )
     end = _cursor(call.query["end_cursor"]) if call.query.get("end_cursor") else None
@@ -372,27 +383,22 @@ def delete_logs(service: LogService, call: RoutedRequest) -> ServedAnswer:
 # consumer groups
 
 
-def _group_settings(body: Mapping[str, Any]) -> tuple[int | None, bool | None]:
-    given = taken(CHANGED_GROUP, body, _json_invalid)
-    return given.get("timeout"), given.get("order")
-
-
 def _json_invalid(sentence: str) -> Refused:
     return Refused(400, "JsonInfoInvalid", sentence)
 
 
 def create_group(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """{consumerGroup, timeout in seconds, order}. 400 ConsumerGroupAlreadyExist, ConsumerGroupQuotaExceed."""
-    logstore, body = service.logstore(call), _body(call, code="JsonInfoInvalid")
-    name = body.get("consumerGroup")
-    timeout, order = _group_settings(body)
-    if not isinstance(name, str) or not _GROUP_NAME.fullmatch(name) or timeout is None:
-        raise Refused(400, "JsonInfoInvalid", "consumerGroup and timeout are needed")
+    logstore = service.logstore(call)
+    given = taken(GROUP, _body(call, code="JsonInfoInvalid"), _json_invalid)
+    name = given["consumerGroup"]
+    if not _GROUP_NAME.fullmatch(name):
+        raise _json_invalid("consumerGroup: 1 to 128 letters, digits, dots, hyphens and underscores")
     if name in logstore.groups:
         raise Refused(400, "ConsumerGroupAlreadyExist", f"consumer group {name} already exists")
     if len(logstore.groups) >= service.limits.groups_max:
         raise Refused(400, "ConsumerGroupQuotaExceed", f"at most {service.limits.groups_max} consumer groups")
-    logstore.groups[name] = ConsumerGroup(name, timeout, bool(order))
+    logstore.groups[name] = ConsumerGroup(name, given["timeout"], given["order"])
     service.group(logstore, name)
     return ServedAnswer()
 
@@ -400,9 +406,14 @@ def create_group(service: LogService, call: RoutedRequest) -> ServedAnswer:
 def update_group(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """{timeout, order}, either or both. 404 ConsumerGroupNotExist."""
     logstore = service.logstore(call)
-    timeout, order = _group_settings(_body(call, code="JsonInfoInvalid"))
+    given = taken(CHANGED_GROUP, _body(call, code="JsonInfoInvalid"), _json_invalid)
     group = service.group(logstore, call.names["group"])
-    group.configure(timeout_s=timeout, order=order, now=service.now(), shape=logstore.shape())
+    group.configure(
+        timeout_s=given.get("timeout"),
+        order=given.get("order"),
+        now=service.now(),
+        shape=logstore.shape(),
+    )
     return ServedAnswer()
 
 
@@ -424,7 +435,7 @@ def list_groups(service: LogService, call: RoutedRequest) -> ServedAnswer:
 def heartbeat(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """Body: the shards `consumer` still works on. Answer: the ones it may read, a bare array."""
     logstore, consumer = service.logstore(call), CONSUMER.read(call.query.get("consumer"))
-    claimed = _loads(call, "JsonInfoInvalid") if call.body else []
+    claimed = _loads(call, "JsonInfoInvalid")
     if not isinstance(claimed, list) or not all(type(s) is int for s in claimed):
         raise Refused(400, "JsonInfoInvalid", "the body is not a list of shard ids")
     group = service.group(logstore, call.names["group"])
@@ -457,7 +468,7 @@ def save_checkpoint(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """
     logstore, body = service.logstore(call), _body(call, code="JsonInfoInvalid")
     group = service.group(logstore, call.names["group"])
-    shard, forced = body.get("shard"), call.query.get("forceSuccess", "").lower() == "true"
+    shard, forced = body.get("shard"), FORCE_SUCCESS.read(call.query.get("forceSuccess"))
     if type(shard) is not int or not isinstance(body.get("checkpoint"), str):
         raise Refused(400, "JsonInfoInvalid", "shard and checkpoint are needed")
     try:

@@ -9,7 +9,7 @@ fits the field's type.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sls_io.emulator.storage.refusal import Refused, parameter_invalid
@@ -84,6 +84,7 @@ def paging(size: int) -> tuple[Parameter, ...]:
     return Parameter("offset", int, default=0), Parameter("size", int, least=1, most=500, default=size)
 
 
+MAX_SPLIT_SHARDS = 256
 MODES, KINDS = ("standard", "query"), ("None", "Metrics")
 SHARD_ID = Parameter("shard", int)
 SHARD_COUNT = Parameter("shardCount", int, least=2, most=SHARDS_MAX, default=2)
@@ -100,19 +101,24 @@ PROJECTS = (
     Parameter("resourceGroupId"),
     Parameter("fetchQuota", bool, default=False),
 )
+DELETED_PROJECT = (Parameter("forceDelete", bool),)
+SHOWN_PROJECT = (Parameter("crossRegion", bool),)
 CHANGED_PROJECT = (Parameter("description", default=""), Parameter("recycleBinEnabled", bool))
 PROJECT = (
+    Parameter("projectName", required=True),
     *CHANGED_PROJECT,
     Parameter("resourceGroupId"),
     Parameter("dataRedundancyType", values=("LRS", "ZRS")),
 )
 _KEY_OF_ONES_OWN = tuple(Parameter(name, required=True) for name in ("cmk_key_id", "arn", "region_id"))
-CHANGED_LOGSTORE = (
-    Parameter("ttl", int, least=-1, most=TTL_FOREVER_DAYS),
+LOGSTORE = (
+    Parameter("logstoreName", required=True),
+    Parameter("shardCount", int, required=True, least=1, most=SHARDS_MAX),
+    Parameter("ttl", int, required=True, least=-1, most=TTL_FOREVER_DAYS),
     Parameter("hot_ttl", int, least=7, most=TTL_FOREVER_DAYS),
     Parameter("infrequentAccessTTL", int, most=TTL_FOREVER_DAYS),
     *(Parameter(name, bool) for name in ("enable_tracking", "appendMeta", "autoSplit", "enableModify")),
-    Parameter("maxSplitShard", int, least=1, most=256),
+    Parameter("maxSplitShard", int, least=-1, most=MAX_SPLIT_SHARDS),  # Java's client sends 0, or -1
     Parameter("mode", values=MODES),
     Parameter("telemetryType", values=KINDS),
     *(Parameter(name) for name in ("processorId", "productType", "resourceGroupId")),
@@ -127,12 +133,12 @@ CHANGED_LOGSTORE = (
         ),
     ),
 )
-LOGSTORE = (
-    Parameter("logstoreName", required=True),
-    Parameter("shardCount", int, least=1, most=SHARDS_MAX, default=2),
-    *CHANGED_LOGSTORE,
+CHANGED_LOGSTORE = tuple(
+    replace(one, required=False) if one.name == "shardCount" else one for one in LOGSTORE
 )
 CHANGED_GROUP = (Parameter("timeout", int, least=1), Parameter("order", bool))
+GROUP = tuple(replace(one, required=True) for one in (Parameter("consumerGroup"), *CHANGED_GROUP))
+FORCE_SUCCESS = Parameter("forceSuccess", bool, default=False)
 CONSUMER = Parameter("consumer", required=True)
 DELETED_LOGS = (
     Parameter("from", int, required=True, most=_SECONDS_MAX),

@@ -110,9 +110,15 @@ def test_a_logstore_keeps_what_it_was_given(caller: Caller) -> None:
     }  # fmt: skip
     assert make(caller, **kept) == (200, "")
     assert {name: got(caller, LOGSTORE)[name] for name in kept} == kept
-    assert caller.call("PUT", LOGSTORE, b'{"hot_ttl": 30, "mode": "standard"}')[0] == 200
+    assert (
+        caller.call(
+            "PUT", LOGSTORE, b'{"logstoreName": "logs", "ttl": 30, "hot_ttl": 30, "mode": "standard"}'
+        )[0]
+        == 200
+    )
     assert {name: got(caller, LOGSTORE)[name] for name in kept} == {**kept, "hot_ttl": 30, "mode": "standard"}
-    assert caller.code(caller.call("PUT", LOGSTORE, b'{"ttl": 29}')) == (400, "LogStoreInfoInvalid")
+    for wrong in (b'{"logstoreName": "logs", "ttl": 29}', b'{"logstoreName": "logs"}', b'{"ttl": 30}'):
+        assert caller.code(caller.call("PUT", LOGSTORE, wrong)) == (400, "LogStoreInfoInvalid")
     assert got(caller, LOGSTORE)["ttl"] == 30
 
 
