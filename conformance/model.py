@@ -48,7 +48,7 @@ def judge(world: World, table: Table, *, draw: bool) -> list[str]:
             PAGE.write_text(_PART.sub(lambda _: "\n".join(lines), whole), encoding="utf-8")
         elif _PART.findall(whole) != ["\n".join(lines)]:
             raise Failed(
-                "docs/emulator.md has other differences: `python -m conformance --draw` writes these"
+                "docs/emulator.md has other differences: `make conformance DRAW=1` writes these"
             )
     return lines
 
