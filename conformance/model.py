@@ -47,9 +47,7 @@ def judge(world: World, table: Table, *, draw: bool) -> list[str]:
         if draw:
             PAGE.write_text(_PART.sub(lambda _: "\n".join(lines), whole), encoding="utf-8")
         elif _PART.findall(whole) != ["\n".join(lines)]:
-            raise Failed(
-                "docs/emulator.md has other differences: `make conformance DRAW=1` writes these"
-            )
+            raise Failed("docs/emulator.md has other differences: `make conformance DRAW=1` writes these")
     return lines
 
 

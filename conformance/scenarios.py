@@ -76,6 +76,7 @@ def calls(world: World, table: Table, signers: Mapping[str, Program]) -> None:
             if judge.splits:
                 _refused(talker, f"merge {store} 1", "ParameterInvalid")  # it has no right neighbour
     table.remark("v1, none: but for Python's, no client reads a plain page, so they put plain and pull lz4")
+    table.remark("-: the SDK has no group consumer; the API model is that of the OpenAPI SDK")
     table.remark("what node writes is read by another; openapi and typescript put and pull by `execute`")
 
 

@@ -5,49 +5,40 @@ Sources: the vendor's API pages and the wire of its Python, Go and Java SDKs. Re
 vendor's codes. Success is always 200, with an empty body where the vendor sends none.
 """
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from sls_io.emulator.parameters import (
-    CHANGED_GROUP,
-    CHANGED_LOGSTORE,
-    CHANGED_PROJECT,
-    CONSUMER,
-    DELETED_LOGS,
-    DELETED_PROJECT,
-    FORCE_SUCCESS,
-    GROUP,
-    LOGSTORE,
-    LOGSTORES,
-    MAX_SPLIT_SHARDS,
-    PROJECT,
-    PROJECTS,
-    SHARD_COUNT,
     SHARD_ID,
-    SHOWN_PROJECT,
     Parameter,
-    taken,
+    in_body,
+    in_query,
+    json_answer,
+    json_body,
+    json_value,
 )
-from sls_io.emulator.policy import ACCOUNT, REGION
+from sls_io.emulator.projects import (
+    create_logstore,
+    create_project,
+    delete_logstore,
+    delete_project,
+    get_logstore,
+    get_project,
+    list_logstores,
+    update_logstore,
+    update_project,
+)
 from sls_io.emulator.service import LogService, RoutedRequest, ServedAnswer
 from sls_io.emulator.storage.groups import ConsumerGroup
 from sls_io.emulator.storage.refusal import Refused, no_group, parameter_invalid
-from sls_io.emulator.storage.shard_log import Change, ShardLog
-from sls_io.emulator.storage.store import TTL_FOREVER_DAYS
+from sls_io.emulator.storage.shard_log import ShardLog
 from sls_io.values.errors import ConfigError
 from sls_io.values.window import cursor_from_wire, cursor_to_wire
 
 Handler = Callable[[LogService, RoutedRequest], ServedAnswer]
 _GROUP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
-_DEFAULTS: Change = {
-    "enable_tracking": False, "appendMeta": False, "autoSplit": False, "maxSplitShard": 64,
-    "telemetryType": "", "mode": "standard", "productType": "",
-}  # fmt: skip
-_MOMENTS = ("created_s", "modified_s")
 _FROM = Parameter("from", int, required=True, most=2**32 - 1)
 
 
@@ -83,31 +74,6 @@ def find(method: str, path: str, query: Mapping[str, str]) -> tuple[Route, dict[
     )
 
 
-def _json(value: Any) -> ServedAnswer:
-    return ServedAnswer(json.dumps(value).encode(), {"content-type": "application/json"})
-
-
-def _body(call: RoutedRequest, *, code: str = "PostBodyInvalid") -> dict[str, Any]:
-    value = _loads(call, code)
-    if not isinstance(value, dict):
-        raise Refused(400, code, "the body is not a JSON object")
-    return value
-
-
-def _loads(call: RoutedRequest, code: str) -> Any:
-    """The body's JSON. Refused when it could not be answered again: NaN, infinities, half characters."""
-    try:
-        value = json.loads(call.body)
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise Refused(400, code, "the body is not JSON") from error
-    return value
-
-
-def _in_query(call: RoutedRequest, table: tuple[Parameter, ...]) -> dict[str, Any]:
-    return taken(table, call.query, parameter_invalid)
-
-
 def _shard_id(call: RoutedRequest) -> int:
     return int(SHARD_ID.read(call.names["shard"]))
 
@@ -118,156 +84,6 @@ def _cursor(text: str | None) -> int:
         return cursor_from_wire(text or "")
     except ConfigError as error:
         raise parameter_invalid("Parameter Cursor is not valid") from error
-
-
-def _slice(given: Mapping[str, Any], names: list[str]) -> tuple[int, list[str]]:
-    """(total, one page) by `offset` and `size`."""
-    return len(names), names[given["offset"] : given["offset"] + given["size"]]
-
-
-# projects
-
-
-def _project_doc(service: LogService, call: RoutedRequest, doc: Change) -> Change:
-    """The endpoint is what the caller named, without the project: this service has no other."""
-    endpoint = call.headers.get("host", "").removeprefix(f"{call.project}.")
-    made, changed = (f"{datetime.fromtimestamp(doc[at], UTC):%Y-%m-%d %H:%M:%S}" for at in _MOMENTS)
-    return {
-        "projectName": doc["name"], "status": "Normal", "owner": ACCOUNT, "region": REGION,
-        "location": REGION, "resourceGroupId": "", "dataRedundancyType": "LRS", "recycleBinEnabled": False,
-        "internetEndpoint": endpoint, "internalEndpoint": endpoint,
-        "quota": {
-            "logstore": service.limits.logstores_max,
-            "readQpsPerMin": service.limits.project_read_calls_per_min,
-            "writeQpsPerMin": service.limits.project_write_calls_per_min,
-        },
-        **{name: value for name, value in doc.items() if name not in ("name", *_MOMENTS)},
-        "createTime": made, "lastModifyTime": changed,
-    }  # fmt: skip
-
-
-def create_project(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """{projectName, description}. 400 ProjectAlreadyExist."""
-    given = taken(PROJECT, _body(call), parameter_invalid)
-    service.store.create_project(given.pop("projectName"), given, service.now())
-    return ServedAnswer()
-
-
-def update_project(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """{description}."""
-    changed = taken(CHANGED_PROJECT, _body(call), parameter_invalid)
-    service.store.update_project(call.project, changed, service.now())
-    return ServedAnswer()
-
-
-def get_project(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """GET / lists projects when it pages or names no project, and describes the host's one otherwise."""
-    if not call.project or any(name in call.query for name in ("offset", "size", "projectName")):
-        return list_projects(service, call)
-    _in_query(call, SHOWN_PROJECT)
-    return _json(_project_doc(service, call, service.store.project(call.project)))
-
-
-def delete_project(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """With everything in it. 404 ProjectNotExist."""
-    _in_query(call, DELETED_PROJECT)
-    service.store.delete_project(call.project)
-    return ServedAnswer()
-
-
-def list_projects(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """{count, total, projects}, by name; `projectName` and `description` are parts of them."""
-    wanted, projects = _in_query(call, PROJECTS), service.store.projects
-    found = [
-        name
-        for name, doc in sorted(projects.items())
-        if wanted["projectName"] in name
-        and wanted["description"] in doc["description"]
-        and wanted.get("resourceGroupId", doc.get("resourceGroupId", "")) == doc.get("resourceGroupId", "")
-    ]
-    total, names = _slice(wanted, found)
-    docs = [_project_doc(service, call, projects[n]) for n in names]
-    if not wanted["fetchQuota"]:
-        docs = [{name: value for name, value in doc.items() if name != "quota"} for doc in docs]
-    return _json({"count": len(names), "total": total, "projects": docs})
-
-
-# logstores
-
-
-def _logstore_settings(
-    table: tuple[Parameter, ...], body: Mapping[str, Any], before: Change
-) -> tuple[int, Change]:
-    """(days that logs are kept, settings) by `body`, and what was `before`. LogStoreInfoInvalid."""
-
-    def invalid(sentence: str) -> Refused:
-        return Refused(400, "LogStoreInfoInvalid", sentence)
-
-    given = {**before, **taken(table, body, invalid)}
-    ttl = TTL_FOREVER_DAYS if given["ttl"] == -1 else given["ttl"]
-    del given["ttl"]
-    if given.get("hot_ttl", 0) > ttl:
-        raise invalid("hot_ttl: from 7 days to ttl")
-    if given["maxSplitShard"] < 1:
-        if given["autoSplit"]:
-            raise invalid(f"maxSplitShard: from 1 to {MAX_SPLIT_SHARDS} where autoSplit is true")
-        given["maxSplitShard"] = before["maxSplitShard"]
-    if given.get("encrypt_conf", {}).get("enable") and "encrypt_type" not in given["encrypt_conf"]:
-        raise invalid("encrypt_conf: encrypt_type is needed where it is enabled")
-    return ttl, given
-
-
-def create_logstore(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """{logstoreName, ttl in days (-1: for ever), shardCount}. LogStoreAlreadyExist, LogStoreInfoInvalid."""
-    body = _body(call)
-    if len(service.store.in_project(call.project)) >= service.limits.logstores_max:
-        raise Refused(400, "ProjectQuotaExceed", f"project {call.project} logstore count quota exceed")
-    ttl, settings = _logstore_settings(LOGSTORE, body, _DEFAULTS)
-    name, shards = settings.pop("logstoreName"), settings.pop("shardCount")
-    service.store.create_logstore(call.project, name, ttl, shards, settings, service.now())
-    return ServedAnswer()
-
-
-def get_logstore(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """Its settings; shardCount counts the shards that take writes."""
-    logstore = service.logstore(call)
-    return _json({
-        "logstoreName": logstore.name, "ttl": logstore.ttl_days, "shardCount": len(logstore.writable()),
-        **_DEFAULTS, **logstore.settings, "createTime": int(logstore.created_s),
-        "lastModifyTime": int(logstore.modified_s),
-    })  # fmt: skip
-
-
-def update_logstore(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """ttl and the settings that are only kept; shardCount is changed by split and merge alone."""
-    logstore = service.logstore(call)
-    before = {**_DEFAULTS, **logstore.settings}
-    ttl, settings = _logstore_settings(CHANGED_LOGSTORE, _body(call), before)
-    for name in ("logstoreName", "shardCount"):
-        settings.pop(name, None)
-    service.store.update_logstore(logstore, ttl, settings, service.now())
-    return ServedAnswer()
-
-
-def delete_logstore(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """With shards, groups and LogGroups."""
-    service.store.delete_logstore(call.project, call.names["logstore"])
-    return ServedAnswer()
-
-
-def list_logstores(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """{count, total, logstores: names}; `logstoreName` is a part of the name. Without `mode` and
-    `telemetryType` there are all kinds."""
-    wanted = _in_query(call, LOGSTORES)
-    found = [
-        logstore.name
-        for logstore in service.store.in_project(call.project)
-        if wanted["logstoreName"] in logstore.name
-        and wanted.get("mode") in (None, logstore.settings["mode"])
-        and wanted.get("telemetryType") in (None, logstore.settings["telemetryType"] or "None")
-    ]
-    total, names = _slice(wanted, found)
-    return _json({"count": len(names), "total": total, "logstores": names})
 
 
 # shards
@@ -285,21 +101,22 @@ def shard_doc(shard: ShardLog) -> dict[str, Any]:
 def list_shards(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """A bare array, by id."""
     shards = service.logstore(call).shards
-    return _json([shard_doc(shards[i]) for i in sorted(shards)])
+    return json_answer([shard_doc(shards[i]) for i in sorted(shards)])
 
 
 def split_shard(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """Parent first, then the children. 400 ParameterInvalid: invalid shard id, invalid mid hash."""
-    count = SHARD_COUNT.read(call.query.get("shardCount"))
-    key = call.query.get("key", "")
-    found = service.store.split(service.logstore(call), _shard_id(call), service.now(), key=key, count=count)
-    return _json([shard_doc(s) for s in found])
+    logstore, given = service.logstore(call), in_query(call)
+    found = service.store.split(
+        logstore, _shard_id(call), service.now(), key=given["key"], count=given["shardCount"]
+    )
+    return json_answer([shard_doc(s) for s in found])
 
 
 def merge_shard(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """The new shard first, then its parents. 400 ParameterInvalid for the last one."""
     found = service.store.merge(service.logstore(call), _shard_id(call), service.now())
-    return _json([shard_doc(s) for s in found])
+    return json_answer([shard_doc(s) for s in found])
 
 
 def delete_shard(service: LogService, call: RoutedRequest) -> ServedAnswer:
@@ -335,33 +152,33 @@ def get_cursor(service: LogService, call: RoutedRequest) -> ServedAnswer:
     no more.
     """
     shard = service.logstore(call).shard(_shard_id(call))
-    wanted = call.query.get("from", "")
+    wanted = in_query(call)["from"]
     if wanted == "begin":
-        return _json({"cursor": cursor_to_wire(shard.begin)})
+        return json_answer({"cursor": cursor_to_wire(shard.begin)})
     if wanted == "end":
-        return _json({"cursor": cursor_to_wire(shard.next)})
-    return _json({"cursor": cursor_to_wire(shard.at_time(_FROM.read(wanted)))})
+        return json_answer({"cursor": cursor_to_wire(shard.next)})
+    return json_answer({"cursor": cursor_to_wire(shard.at_time(_FROM.read(wanted)))})
 
 
 def get_cursor_time(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """Receive second of the group at the cursor, or of the next one. 400 InvalidCursor at the end."""
     shard = service.logstore(call).shard(_shard_id(call))
-    return _json({"cursor_time": shard.time_of(_cursor(call.query.get("cursor")))})
+    return json_answer({"cursor_time": shard.time_of(_cursor(in_query(call)["cursor"]))})
 
 
 def pull_logs(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """`count` LogGroups from `cursor`, before `end_cursor`; progress is x-log-cursor, never the count."""
     logstore = service.logstore(call)
     shard = logstore.shard(_shard_id(call))
-    if call.query.get("query"):
+    given = in_query(call)
+    if given["query"]:
         raise Refused(
             400, "NotSupported", "the emulator does not do this: SPL in PullLogs needs the query engine"
         )
-    count = Parameter("count", int, required=True, least=1, most=service.limits.page_groups_max).read(
-        call.query.get("count")
-    )
-    end = _cursor(call.query["end_cursor"]) if call.query.get("end_cursor") else None
-    span = shard.span(_cursor(call.query.get("cursor")), count, end, service.limits.page_bytes_max)
+    if given["count"] > service.limits.page_groups_max:
+        raise parameter_invalid(f"count: 1..{service.limits.page_groups_max}")
+    end = _cursor(given["end_cursor"]) if given["end_cursor"] else None
+    span = shard.span(_cursor(given["cursor"]), given["count"], end, service.limits.page_bytes_max)
     answer = service.page(logstore, shard, span, call.headers.get("accept-encoding", ""))
     answer.headers["x-log-cursor"] = cursor_to_wire(span.next)
     return answer
@@ -370,30 +187,26 @@ def pull_logs(service: LogService, call: RoutedRequest) -> ServedAnswer:
 def delete_logs(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """{from, to} in seconds of log time, the end not included, and a query: {affectedRows}. Deleted is a mark
     that only search sees: PullLogs still delivers the logs (vendor documentation, "Soft deletion")."""
-    given = taken(DELETED_LOGS, _body(call), parameter_invalid)
+    given = in_body(call)
     if given["from"] >= given["to"]:
         raise parameter_invalid("from: before to")
     if "query" not in given and "rowId" not in given:
         raise parameter_invalid("query or rowId is needed")
     if given.get("query") != "*" or "rowId" in given:
         raise Refused(400, "NotSupported", "the emulator does not do this: only the query * needs no index")
-    return _json({"affectedRows": service.delete(service.logstore(call), given["from"], given["to"])})
+    return json_answer({"affectedRows": service.delete(service.logstore(call), given["from"], given["to"])})
 
 
 # consumer groups
 
 
-def _json_invalid(sentence: str) -> Refused:
-    return Refused(400, "JsonInfoInvalid", sentence)
-
-
 def create_group(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """{consumerGroup, timeout in seconds, order}. 400 ConsumerGroupAlreadyExist, ConsumerGroupQuotaExceed."""
     logstore = service.logstore(call)
-    given = taken(GROUP, _body(call, code="JsonInfoInvalid"), _json_invalid)
+    given = in_body(call, "JsonInfoInvalid")
     name = given["consumerGroup"]
     if not _GROUP_NAME.fullmatch(name):
-        raise _json_invalid("consumerGroup: 1 to 128 letters, digits, dots, hyphens and underscores")
+        raise Refused(400, "JsonInfoInvalid", "consumerGroup: 1 to 128 letters, digits, '.', '-', '_'")
     if name in logstore.groups:
         raise Refused(400, "ConsumerGroupAlreadyExist", f"consumer group {name} already exists")
     if len(logstore.groups) >= service.limits.groups_max:
@@ -406,7 +219,7 @@ def create_group(service: LogService, call: RoutedRequest) -> ServedAnswer:
 def update_group(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """{timeout, order}, either or both. 404 ConsumerGroupNotExist."""
     logstore = service.logstore(call)
-    given = taken(CHANGED_GROUP, _body(call, code="JsonInfoInvalid"), _json_invalid)
+    given = in_body(call, "JsonInfoInvalid")
     group = service.group(logstore, call.names["group"])
     group.configure(
         timeout_s=given.get("timeout"),
@@ -429,25 +242,25 @@ def delete_group(service: LogService, call: RoutedRequest) -> ServedAnswer:
 def list_groups(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """A bare array of {name, timeout, order}."""
     groups = service.logstore(call).groups
-    return _json([{"name": g.name, "timeout": g.timeout_s, "order": g.order} for g in groups.values()])
+    return json_answer([{"name": g.name, "timeout": g.timeout_s, "order": g.order} for g in groups.values()])
 
 
 def heartbeat(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """Body: the shards `consumer` still works on. Answer: the ones it may read, a bare array."""
-    logstore, consumer = service.logstore(call), CONSUMER.read(call.query.get("consumer"))
-    claimed = _loads(call, "JsonInfoInvalid")
+    logstore, consumer = service.logstore(call), in_query(call)["consumer"]
+    claimed = json_value(call, "JsonInfoInvalid")
     if not isinstance(claimed, list) or not all(type(s) is int for s in claimed):
         raise Refused(400, "JsonInfoInvalid", "the body is not a list of shard ids")
     group = service.group(logstore, call.names["group"])
-    return _json(group.heartbeat(consumer, claimed, service.now(), logstore.shape()))
+    return json_answer(group.heartbeat(consumer, claimed, service.now(), logstore.shape()))
 
 
 def get_checkpoints(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """An entry for every shard, without checkpoint too; an empty one makes two vendor clients hang."""
     slots = service.group(service.logstore(call), call.names["group"]).slots
-    wanted = SHARD_ID.read(call.query.get("shard"))
+    wanted = in_query(call).get("shard")
     ids = sorted(slots) if wanted is None else [i for i in (wanted,) if i in slots]
-    return _json([
+    return json_answer([
         {
             "shard": i, "checkpoint": _wire(slots[i].checkpoint),
             "updateTime": slots[i].updated_us, "consumer": slots[i].holder,
@@ -466,9 +279,9 @@ def save_checkpoint(service: LogService, call: RoutedRequest) -> ServedAnswer:
     A checkpoint that moves no state is one small change; where the group changed, its whole document is
     written, which has the checkpoint, too.
     """
-    logstore, body = service.logstore(call), _body(call, code="JsonInfoInvalid")
-    group = service.group(logstore, call.names["group"])
-    shard, forced = body.get("shard"), FORCE_SUCCESS.read(call.query.get("forceSuccess"))
+    logstore, body = service.logstore(call), json_body(call, "JsonInfoInvalid")
+    group, given = service.group(logstore, call.names["group"]), in_query(call)
+    shard, forced, consumer = body.get("shard"), given["forceSuccess"], given["consumer"]
     if type(shard) is not int or not isinstance(body.get("checkpoint"), str):
         raise Refused(400, "JsonInfoInvalid", "shard and checkpoint are needed")
     try:
@@ -477,7 +290,6 @@ def save_checkpoint(service: LogService, call: RoutedRequest) -> ServedAnswer:
         raise Refused(400, "InvalidShardCheckPoint", "the checkpoint is not a cursor") from error
     if not -(1 << 63) <= cursor < 1 << 63:
         raise Refused(400, "InvalidShardCheckPoint", "the checkpoint is not a cursor")
-    consumer = call.query.get("consumer", "")
     group.save(shard, cursor, consumer, forced=forced, now=service.now(), shape=logstore.shape())
     if not group.changed:
         slot = group.slots[shard]

@@ -7,13 +7,16 @@ query; `telemetryType` None or Metrics; `encrypt_type` default or sm4. What the 
 fits the field's type.
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sls_io.emulator.service import RoutedRequest, ServedAnswer
 from sls_io.emulator.storage.refusal import Refused, parameter_invalid
 from sls_io.emulator.storage.store import SHARDS_MAX, TTL_FOREVER_DAYS
+from sls_io.values.settings import PAGE_GROUPS_MAX
 
 Refusal = Callable[[str], Refused]
 _INT32_MAX = 2**31 - 1
@@ -87,7 +90,6 @@ def paging(size: int) -> tuple[Parameter, ...]:
 MAX_SPLIT_SHARDS = 256
 MODES, KINDS = ("standard", "query"), ("None", "Metrics")
 SHARD_ID = Parameter("shard", int)
-SHARD_COUNT = Parameter("shardCount", int, least=2, most=SHARDS_MAX, default=2)
 LOGSTORES = (
     *paging(200),
     Parameter("logstoreName", default=""),
@@ -101,8 +103,6 @@ PROJECTS = (
     Parameter("resourceGroupId"),
     Parameter("fetchQuota", bool, default=False),
 )
-DELETED_PROJECT = (Parameter("forceDelete", bool),)
-SHOWN_PROJECT = (Parameter("crossRegion", bool),)
 CHANGED_PROJECT = (Parameter("description", default=""), Parameter("recycleBinEnabled", bool))
 PROJECT = (
     Parameter("projectName", required=True),
@@ -138,11 +138,74 @@ CHANGED_LOGSTORE = tuple(
 )
 CHANGED_GROUP = (Parameter("timeout", int, least=1), Parameter("order", bool))
 GROUP = tuple(replace(one, required=True) for one in (Parameter("consumerGroup"), *CHANGED_GROUP))
-FORCE_SUCCESS = Parameter("forceSuccess", bool, default=False)
-CONSUMER = Parameter("consumer", required=True)
 DELETED_LOGS = (
     Parameter("from", int, required=True, most=_SECONDS_MAX),
     Parameter("to", int, required=True, most=_SECONDS_MAX),
     Parameter("query"),
     Parameter("rowId"),
 )
+TAKES: Mapping[str, tuple[Parameter, ...]] = {
+    "pull_logs": (
+        Parameter("count", int, required=True, least=1, most=PAGE_GROUPS_MAX),
+        *(Parameter(name, default="") for name in ("cursor", "end_cursor", "query")),
+    ),
+    "get_cursor": (Parameter("from", required=True),),
+    "get_cursor_time": (Parameter("cursor", default=""),),
+    "delete_logs": DELETED_LOGS,
+    "split_shard": (
+        Parameter("key", default=""),
+        Parameter("shardCount", int, least=2, most=SHARDS_MAX, default=2),
+    ),
+    "heartbeat": (Parameter("consumer", required=True),),
+    "get_checkpoints": (SHARD_ID,),
+    "save_checkpoint": (Parameter("consumer", default=""), Parameter("forceSuccess", bool, default=False)),
+    "create_group": GROUP,
+    "update_group": CHANGED_GROUP,
+    "create_logstore": LOGSTORE,
+    "update_logstore": CHANGED_LOGSTORE,
+    "list_logstores": LOGSTORES,
+    "create_project": PROJECT,
+    "update_project": CHANGED_PROJECT,
+    "delete_project": (Parameter("forceDelete", bool),),
+    "get_project": (Parameter("crossRegion", bool),),
+    "list_projects": PROJECTS,
+}
+"""What each call takes in its query, or in its JSON body where it creates, updates or deletes logs.
+`list_projects` is `get_project` with a page, or without a project."""
+
+
+def in_query(call: RoutedRequest, name: str = "") -> dict[str, Any]:
+    """What the query says of the call's parameters. 400 ParameterInvalid."""
+    return taken(TAKES[name or call.name], call.query, parameter_invalid)
+
+
+def in_body(call: RoutedRequest, code: str = "", *, wrong: str = "ParameterInvalid") -> dict[str, Any]:
+    """The same of the body. 400 `code` where that is no JSON object, `wrong` where a parameter is wrong."""
+
+    def refuse(sentence: str) -> Refused:
+        return Refused(400, code or wrong, sentence)
+
+    return taken(TAKES[call.name], json_body(call, code or "PostBodyInvalid"), refuse)
+
+
+def json_body(call: RoutedRequest, code: str) -> dict[str, Any]:
+    """The body's JSON object."""
+    value = json_value(call, code)
+    if not isinstance(value, dict):
+        raise Refused(400, code, "the body is not a JSON object")
+    return value
+
+
+def json_value(call: RoutedRequest, code: str) -> Any:
+    """The body's JSON. Refused when it could not be answered again: NaN, infinities, half characters."""
+    try:
+        value = json.loads(call.body)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, code, "the body is not JSON") from error
+    return value
+
+
+def json_answer(value: Any) -> ServedAnswer:
+    """A successful answer."""
+    return ServedAnswer(json.dumps(value).encode(), {"content-type": "application/json"})
