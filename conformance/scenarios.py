@@ -27,6 +27,7 @@ def run_all(world: World, table: Table) -> None:
             table.remark(f"{language}: n/a: {JUDGES[language].why}")
     wrong_key(world, table)
     each_reads_all(world, table)
+    softly(world, table)
     group_calls(world, table)
     if world.libraries:
         starts(world, table)
@@ -110,6 +111,26 @@ def each_reads_all(world: World, table: Table) -> None:
             _must(ordered, expected(of_keyed), order=True)
             if talker.do(f"read {store} end lz4"):
                 raise Failed("logs behind the end cursor")
+
+
+def softly(world: World, table: Table) -> None:
+    """Logs that are deleted softly are read by all as before; of a disabled project nobody reads."""
+    row, store = "deleted softly, still delivered", "together"
+    deleting = world.talkers.get("openapi")
+    for language, talker in world.talkers.items():
+        if deleting is None or not JUDGES[language].reads:
+            table.note(row, language, "n/a", "" if deleting else "only the OpenAPI SDK deletes logs")
+            continue
+        with table.cell(row, language):
+            deleting.do(f"delete {store}")
+            _must(talker.do(f"read {store} begin lz4"), expected(world.put[store]))
+    if deleting is not None and not [line["rows"] for line in deleting.told if line.get("rows")]:
+        table.note(row, "openapi", "FAILED", "no log was deleted")
+    world.emulator.admin.disable(PROJECT)
+    for language, talker in world.talkers.items():
+        with table.cell("a disabled project", language):
+            _refused(talker, f"read {store} begin lz4", "ProjectForbidden")
+    world.emulator.admin.disable(PROJECT, disabled=False)
 
 
 def group_calls(world: World, table: Table) -> None:

@@ -40,6 +40,9 @@ class Spoken:
             client.merge_shard(project, store, words[0])
         elif command == "put":
             self._put(store, words[0], int(words[1]), words[2])
+        elif command == "delete":
+            everything = models.DeleteLogsRequest(from_=0, to=2**32 - 1, query="*")
+            tell("deleted", rows=client.delete_logs(project, store, everything).body.affected_rows)
         elif command == "read":
             for shard in client.list_shards(project, store).body:
                 self._read(store, shard.shard_id, words[0], words[1])

@@ -32,13 +32,17 @@ PLACES = {
 }  # fmt: skip
 KEY = {"cmk_key_id": "k", "arn": "acs:ram::1:role/r", "region_id": "cn-hangzhou"}
 ENCRYPTED = {"enable": True, "encrypt_type": "default", "user_cmk_info": KEY}
+SHARDING = {
+    "enabled": True, "queryActiveTime": 1, "shardHash": {"keys": ["a"], "maxHashCount": 1},
+    "shardGroup": {"keys": ["a"], "groupCount": 1},
+}  # fmt: skip
 VALID: dict[str, Any] = {
     "projectName": "demo", "description": "d", "resourceGroupId": "rg", "dataRedundancyType": "LRS",
     "recycleBinEnabled": False, "fetchQuota": True, "crossRegion": False, "forceDelete": True, "offset": 0,
     "size": 10, "logstoreName": "logs", "ttl": 30, "hot_ttl": 7, "infrequentAccessTTL": 10, "shardCount": 2,
     "autoSplit": True, "maxSplitShard": 8, "appendMeta": True, "enable_tracking": True, "enableModify": True,
     "mode": "standard", "telemetryType": "None", "processorId": "p", "productType": "arms",
-    "encrypt_conf": ENCRYPTED, "shardingPolicy": {"queryActiveTime": 1}, "consumerGroup": "g", "timeout": 60,
+    "encrypt_conf": ENCRYPTED, "shardingPolicy": SHARDING, "consumerGroup": "g", "timeout": 60,
     "order": True, "consumer": "me", "body": [], "shard": 0, "forceSuccess": True, "from": "begin",
     "count": 10, "key": "2" + "0" * 31,
 }  # fmt: skip
@@ -252,21 +256,22 @@ class Trial:
         if not kind.startswith("application/json"):
             yield self._field("answer", "application/json", kind)
             return
-        if get_origin(model) is list:
-            (model,) = get_args(model)
-            if not isinstance(body, list) or not body:
-                yield self._field("answer", "a list", type(body).__name__)
-                return
-            body = body[0]
-        if not hasattr(model, "to_map"):
-            if not isinstance(body, model):
-                yield self._field("answer", model.__name__, type(body).__name__)
-            return
-        for one in declared(model):
-            if one.name not in body:
-                yield self._field(one.name, one.kind.__name__, "not there")
-            elif type(body[one.name]) is not one.kind:
-                yield self._field(one.name, one.kind.__name__, type(body[one.name]).__name__)
+        yield from self._held("answer", model, body)
+
+    def _held(self, name: str, hint: Any, value: Any) -> Iterator[dict[str, str]]:
+        """`value` against its type: of a list its first entry, of a class of the model each field."""
+        plain = get_origin(hint) or hint
+        kind = plain if plain in WRONG else dict
+        if type(value) is not kind or value == []:
+            yield self._field(name, kind.__name__, type(value).__name__ if value != [] else "empty")
+        elif kind is list:
+            yield from self._held(name, get_args(hint)[0], value[0])
+        elif hasattr(plain, "to_map"):
+            for one, below in zip(declared(plain), _fields(plain).values(), strict=True):
+                if one.name in value:
+                    yield from self._held(one.name, below, value[one.name])
+                else:
+                    yield self._field(one.name, one.kind.__name__, "not there")
 
     def _field(self, name: str, wanted: str, found: str) -> dict[str, str]:
         return {"call": self.action, "name": name, "case": "answer", "model": wanted, "emulator": found}
