@@ -163,10 +163,10 @@ def test_a_quota_is_said_as_documented_and_waited_for(service: Emulator) -> None
         ):
             service.admin.limits(**limits)
             with pytest.raises(Throttled, match=said):
-                for _ in range(3):
+                for _ in range(10):  # an interval may end between two
                     client.pull(0, head.begin)
             service.admin.limits(**Limits().model_dump(include=set(limits)))
-        assert client.transport.retries == {"ShardReadQuotaExceed": 1, "ReadQuotaExceed": 1}
+        assert set(client.transport.retries) == {"ShardReadQuotaExceed", "ReadQuotaExceed"}
 
 
 def test_logs_that_are_deleted_softly_are_still_delivered(service: Emulator) -> None:
