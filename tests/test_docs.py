@@ -140,4 +140,7 @@ def test_a_java_home_that_is_none_is_named_with_its_cure() -> None:
 def test_make_alone_lists_the_verbs() -> None:
     said = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     verbs = [line.split()[1] for line in said.splitlines()]
-    assert verbs == "setup demo dev test test-live check bench conformance simulate chaos fuzz clean".split()
+    assert (
+        verbs
+        == "setup demo dev test test-live check docs bench conformance simulate chaos fuzz clean".split()
+    )
