@@ -109,31 +109,21 @@ def query(output: Output, logstore: Logstore, table: Table) -> dict[str, Any]:
         return {"same": True, "rows": {}}
     # What is measured has a fraction more often than what is counted.
     measured = sorted(numbers, key=lambda name: logstore.columns[name] in ("int", "long"))
-    of = next((name for name in measured if name != by), by)
-    sql = f"SELECT `{by}`, count(*), avg(`{of}`) FROM {logstore.table} GROUP BY `{by}`"
+    of = next((name for name in measured if name != by), "")
+    average = f"avg(`{of}`)" if of else "null"
+    sql = f"SELECT `{by}`, count(*), {average} FROM {logstore.table} GROUP BY `{by}`"
     by_spark, by_pandas = _asked_of_spark(sql), _asked_of_pandas(frame, by, of)
     output.say("[bold]One query, from Spark and from pandas[/]")
     output.say(f"[dim]{escape(sql)}[/]")
-    nobody = (None, None)
-    output.table(
-        [by, ">rows, Spark", ">rows, pandas", f">{of}, Spark", f">{of}, pandas"],
-        [
-            (
-                value,
-                rows,
-                by_pandas.get(value, nobody)[0],
-                _mean(mean),
-                _mean(by_pandas.get(value, nobody)[1]),
-            )
-            for value, (rows, mean) in sorted(by_spark.items(), key=lambda each: -each[1][0])
-        ],
-    )
-    same = {value: n for value, (n, _) in by_spark.items()} == {
-        value: n for value, (n, _) in by_pandas.items()
-    }
-    if not same:
+    rows = []
+    for value, (count, mean) in sorted(by_spark.items(), key=lambda each: -each[1][0]):
+        other_count, other_mean = by_pandas.get(value, (None, None))
+        rows.append((value, count, other_count, _mean(mean), _mean(other_mean)))
+    output.table([by, ">rows, Spark", ">rows, pandas", f">{of}, Spark", f">{of}, pandas"], rows)
+    counts, others = ({value: n for value, (n, _) in each.items()} for each in (by_spark, by_pandas))
+    if counts != others:
         output.say("[red]Spark and pandas do not agree[/]")
-    return {"same": same, "rows": {value: n for value, (n, _) in by_spark.items()}}
+    return {"same": counts == others, "rows": counts}
 
 
 def _asked_of_spark(sql: str) -> dict[str, tuple[int, float | None]]:
@@ -146,9 +136,7 @@ def _asked_of_spark(sql: str) -> dict[str, tuple[int, float | None]]:
 
 def _asked_of_pandas(frame: pd.DataFrame, by: str, of: str) -> dict[str, tuple[int, float | None]]:
     groups = frame.groupby(by, dropna=False)
-    return {
-        _group(value): (len(part), pd.to_numeric(part[of], errors="coerce").mean()) for value, part in groups
-    }
+    return {_group(value): (len(part), part[of].mean() if of else None) for value, part in groups}
 
 
 def _group(value: Any) -> str:
