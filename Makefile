@@ -72,8 +72,8 @@ bench: setup ## raw MB per CPU second of a landing, beside the limit of one core
 	@$(BIN)/python -m bench.history
 
 .PHONY: conformance
-conformance: setup ## the vendor's Python, Go and Java clients against the emulator, as a table; STRICT=1 forbids skips
-	@$(BIN)/python -m conformance $(if $(STRICT),--strict)
+conformance: setup ## seven SDKs of the vendor and its API model against the emulator, as a table; STRICT=1 forbids skips, DRAW=1 writes the model's differences
+	@$(BIN)/python -m conformance $(if $(STRICT),--strict) $(if $(DRAW),--draw)
 
 .PHONY: simulate
 simulate: $(INSTALLED) ## random schedules of the landing protocol, then small worlds explored to their end; N=20000 SEED=0

@@ -1,1 +1,1 @@
-"""The vendor's official clients in Java, Go and Python against the emulator: `make conformance`."""
+"""The vendor's SDKs in five languages, seven of them, against the emulator: `make conformance`."""

@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Mapping
 
+from conformance import model
 from conformance.build import LANGUAGES, OUT, Built, build
 from conformance.program import Failed
 from conformance.scenarios import run_all
@@ -18,6 +19,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m conformance", description=__doc__)
     parser.add_argument("--only", default=",".join(LANGUAGES), help="languages, with commas between")
     parser.add_argument("--strict", action="store_true", help="a skipped language is a failure")
+    parser.add_argument("--draw", action="store_true", help="docs/emulator.md gets the model's differences")
     options = parser.parse_args()
     began_s = SYSTEM_CLOCK.monotonic()
     OUT.mkdir(parents=True, exist_ok=True)
@@ -32,25 +34,29 @@ def main() -> int:
             table.skip(language, each.missing)
         else:
             table.note("build", language, "FAILED" if each.broken else "ok", each.broken)
-    ready_s = SYSTEM_CLOCK.monotonic()
+    ready_s, differences = SYSTEM_CLOCK.monotonic(), list[str]()
     if any(each.command for each in built.values()):
-        _run(built, table)
+        differences = _run(built, table, draw=options.draw)
     ended_s = SYSTEM_CLOCK.monotonic()
-    _say("", *table.lines())
+    _say("", *table.lines(), "", *differences)
     _say(f"built in {ready_s - began_s:.0f} s, ran in {ended_s - ready_s:.0f} s; logs: var/conformance/logs")
     if table.skipped:
         _say("NOT ALL OF IT RAN: a language was skipped, see above")
     return 1 if table.failed or (options.strict and table.skipped) else 0
 
 
-def _run(built: Mapping[str, Built], table: Table) -> None:
+def _run(built: Mapping[str, Built], table: Table, *, draw: bool) -> list[str]:
+    """Fill the table; the lines of the model's differences."""
     with World(built) as world:
         _say(f"running on {world.emulator.endpoint}: {', '.join(world.languages)}")
         try:
             run_all(world, table)
+            if model.LANGUAGE in world.languages:
+                return model.judge(world, table, draw=draw)
         except (Failed, SlsError, OSError) as failed:
             for language in world.languages:
                 table.note("run", language, "FAILED", str(failed))
+    return []
 
 
 def _say(*lines: str) -> None:

@@ -9,6 +9,9 @@ line, with the vendor's client, and answers each with `done`, or `error` with st
     read STORE FROM COMPRESSION        tell all logs of all shards from `begin`, `end` or unix seconds on
     split STORE SHARD KEY              at that key
     merge STORE SHARD                  with its right neighbour
+    delete STORE                       all its logs, softly
+    group STORE GROUP                  by calls alone: make it, hold all shards as `me`, tell their logs,
+                                       save each end unforced, tell `kept`: whether the service has them so
 """
 
 import json

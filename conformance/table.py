@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from conformance.program import Failed
 
 Cell = tuple[str, str]
+_WIDTH = 10
 
 
 class Table:
@@ -57,13 +58,13 @@ class Table:
             language: cell for language, cell in self._cells.get("build", {}).items() if cell[0] == "skipped"
         }
         width = max((len(row) for row in self._cells), default=0)
-        yield "  ".join(["".ljust(width), *(language.ljust(8) for language in self._languages)]).rstrip()
+        yield "  ".join(["".ljust(width), *(language.ljust(_WIDTH) for language in self._languages)]).rstrip()
         reasons: dict[str, list[str]] = {}
         for row, cells in self._cells.items():
             words = []
             for language in self._languages:
                 word, reason = cells.get(language, skipped.get(language, ("-", "")))
-                words.append(word.ljust(8))
+                words.append(word.ljust(_WIDTH))
                 if reason and language in cells:
                     reasons.setdefault(f"{row}: {word}: {reason}", []).append(language)
             yield "  ".join([row.ljust(width), *words]).rstrip()

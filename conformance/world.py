@@ -4,12 +4,13 @@ import os
 import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
-from conformance.build import OUT, Built, jvm_flags
+from conformance.build import NODE_MODULES, OUT, Built, jvm_flags
 from conformance.environment import ID, NAME, PROJECT, SECRET
+from conformance.judges import JUDGES
 from conformance.program import DEADLINE_S, Failed, Program, changed, clean_environment
 from conformance.relay import Relay
 from sls_io.emulator import Emulator, start
@@ -51,7 +52,7 @@ class World:
         flags = ["--sign", sign, "--text", TEXT]
         if language == "java":
             flags += ["--proxy-port", str(self.emulator.port if sign == "v1" else 0)]
-        return self._start(f"talk-{language}-{sign}", language, "talk", flags, secret)
+        return self.start(f"talk-{language}-{sign}", language, "talk", flags, secret)
 
     def consume(
         self, language: str, store: str, group: str, *, start_at: str = "begin", order: bool = False,
@@ -64,15 +65,30 @@ class World:
         flags += ["--heartbeat-s", str(HEARTBEAT_S), "--timeout-s", str(TIMEOUT_S)]
         for flag, value in (more or {}).items():
             flags += [f"--{flag}", value]
-        return self._start(name, language, "consume", flags)
+        return self.start(name, language, "consume", flags)
 
-    def put_all(self, store: str, count: int, meanwhile: Callable[[], None] | None = None) -> None:
-        """Every language puts `count` more logs of each of its keys; `meanwhile` happens beside it."""
-        for language, talker in self.talkers.items():
-            talker.ask(f"put {store} {language} {count} lz4")
+    @property
+    def keyed(self) -> tuple[str, ...]:
+        """Those that write by hash key: only of their logs an order can be told."""
+        return tuple(language for language in self.languages if JUDGES[language].by_key)
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """Those that have a group consumer of the vendor's."""
+        return tuple(language for language in self.languages if JUDGES[language].group == "library")
+
+    def put_all(
+        self, store: str, count: int, meanwhile: Callable[[], None] | None = None,
+        languages: Iterable[str] | None = None,
+    ) -> None:  # fmt: skip
+        """Each that writes by key, or each of `languages`, puts `count` more logs of each of its keys;
+        `meanwhile` happens beside it."""
+        talkers = {one: self.talkers[one] for one in (self.keyed if languages is None else languages)}
+        for language, talker in talkers.items():
+            talker.ask(f"put {store} {language} {count} {JUDGES[language].kinds[0]}")
         if meanwhile is not None:
             meanwhile()
-        for language, talker in self.talkers.items():
+        for language, talker in talkers.items():
             reply = talker.answer()
             if reply["event"] == "error":
                 raise Failed(f"{talker.name}: put: {reply}")
@@ -101,19 +117,23 @@ class World:
                     return list(each["shards"])
         return []
 
-    def _start(
+    def start(
         self, name: str, language: str, do: str, flags: list[str], secret: str = KEY_PAIR[1]
     ) -> Program:
         command = list(self._built[language].command)
         if language == "java":
             command[1:1] = jvm_flags(self._relay.port)
         endpoint = NAME if language == "java" else f"http://{NAME}"
-        paths = os.pathsep.join((str(OUT.parents[1]), str(OUT / "python")))
+        if language in ("typescript", "node"):  # their HTTP client knows no proxy
+            endpoint += f":{self.emulator.port}"
+        extras = OUT / ("openapi" if language == "openapi" else "python")
+        paths = os.pathsep.join((str(OUT.parents[1]), str(extras)))
         environment = clean_environment(
             **{ID: KEY_PAIR[0], SECRET: secret},
             http_proxy=self.emulator.endpoint,
             no_proxy="",
             PYTHONPATH=paths,
+            NODE_PATH=str(NODE_MODULES),
         )
         program = Program(
             name, [*command, do, "--endpoint", endpoint, "--project", PROJECT, *flags], environment,

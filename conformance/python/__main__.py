@@ -4,42 +4,30 @@
 """
 
 import argparse
-import json
 import signal
 import sys
 import threading
-from collections import defaultdict
 from typing import Any
 
 from aliyun.log import LogClient, LogException, LogItem, PutLogsRequest
 from aliyun.log.consumer import ConsumerProcessorBase, ConsumerWorker, CursorPosition, LogHubConfig
 
 from conformance.environment import key_pair
-from sls_io.values.clock import SYSTEM_CLOCK
-
-KEYS = 8
-LOGS_A_GROUP = 3
-GROUPS_A_PULL = 10
-TRIES = 60
-PAUSE_S = 0.25
-
-_one_line = threading.Lock()
-
-
-def tell(event: str, **facts: object) -> None:
-    """One JSON object on a line of standard output, at once."""
-    with _one_line:
-        sys.stdout.write(json.dumps({"event": event, **facts}) + "\n")
-        sys.stdout.flush()
+from conformance.telling import GROUPS_A_PULL, Puts, Refusal, obey, once, tell, tell_log
 
 
 def tell_logs(shard: int, groups: Any) -> None:
-    """Every log: its contents, the shard, topic and source, and when (microseconds)."""
+    """Every log of the vendor's groups."""
     for group in groups.LogGroups:
         for log in group.Logs:
-            contents = {c.Key: c.Value for c in log.Contents}
-            at = int(SYSTEM_CLOCK.now() * 1e6)
-            tell("log", shard=shard, topic=group.Topic, source=group.Source, at=at, **contents)
+            tell_log(shard, group.Topic, group.Source, {c.Key: c.Value for c in log.Contents})
+
+
+def refusal(failed: Exception) -> Refusal | None:
+    """What the service said; None: something else is wrong."""
+    if not isinstance(failed, LogException):
+        return None
+    return failed.get_resp_status(), failed.get_error_code(), failed.get_error_message()
 
 
 class Talk:
@@ -47,9 +35,8 @@ class Talk:
 
     def __init__(self, flags: argparse.Namespace) -> None:
         self._client = LogClient(flags.endpoint, *key_pair(), auth_version=flags.sign, region="emulated")
-        self._project, self._text = flags.project, flags.text
-        self._next: dict[tuple[str, str], int] = defaultdict(int)
-        self._retries = 0
+        self._project, self._puts = flags.project, Puts(flags.text)
+        self.retries = 0
 
     def obey(self, command: str, store: str, *words: str) -> None:
         """Do one command. LogException when the service refuses it."""
@@ -68,46 +55,16 @@ class Talk:
         else:
             raise ValueError(f"no such command: {command}")
 
-    def run(self) -> None:
-        """Obey until standard input closes."""
-        for line in sys.stdin:
-            try:
-                self.obey(*line.split())
-            except LogException as refused:
-                code, message = refused.get_error_code(), refused.get_error_message()
-                tell("error", status=refused.get_resp_status(), code=code, message=message)
-            else:
-                tell("done", retries=self._retries)
-
     def _put(self, store: str, prefix: str, count: int, kind: str) -> None:
-        for done in range(0, count, LOGS_A_GROUP):
-            for key in range(KEYS):
-                name, size = f"{prefix}-{key}", min(LOGS_A_GROUP, count - done)
-                first = self._next[store, name]
-                logs = [self._log(name, seq) for seq in range(first, first + size)]
-                # The real service takes hash keys at the lower edge of a shard too.
-                request = PutLogsRequest(
-                    self._project, store, prefix, "127.0.0.1", logs, f"{2 * key:x}" + "0" * 31,
-                    compress=kind != "none", compress_type=kind,
-                )  # fmt: skip
-                self._put_once(request)
-                self._next[store, name] = first + size
+        def put(key: str, logs: list[dict[str, str]]) -> None:
+            request = PutLogsRequest(
+                self._project, store, prefix, "127.0.0.1",
+                [LogItem(contents=list(log.items())) for log in logs], key,
+                compress=kind != "none", compress_type=kind,
+            )  # fmt: skip
+            self.retries += once(lambda: self._client.put_logs(request), refusal)
 
-    def _log(self, key: str, seq: int) -> LogItem:
-        return LogItem(contents=[("key", key), ("seq", str(seq)), ("text", self._text)])
-
-    def _put_once(self, request: PutLogsRequest) -> None:
-        """Put one group, again after a failure that is not a refusal."""
-        for tried in range(1, TRIES + 1):
-            try:
-                self._client.put_logs(request)
-            except LogException as failed:
-                if 400 <= failed.get_resp_status() < 500 or tried == TRIES:
-                    raise
-                self._retries += 1
-                SYSTEM_CLOCK.sleep(PAUSE_S)
-            else:
-                return
+        self._puts.each(store, prefix, count, put)
 
     def _read(self, store: str, begin: str, kind: str) -> None:
         """Tell what stands between `begin` and the end, shard by shard."""
@@ -182,7 +139,8 @@ def main() -> None:
         consume(flags)
     else:
         tell("started")
-        Talk(flags).run()
+        talk = Talk(flags)
+        obey(talk.obey, refusal, lambda: talk.retries)
     tell("left")
 
 

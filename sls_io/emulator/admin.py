@@ -65,6 +65,11 @@ class _AskLogstore(_Ask):
     logstore: str
 
 
+class _AskProject(_Ask):
+    project: str
+    status: Literal["Normal", "Disable"]
+
+
 class _AskAssignor(_AskLogstore):
     group: str
     assignor: Literal["", "range", "round_robin", "sticky", "weighted"]
@@ -112,6 +117,7 @@ class AdminHandlers:
             ("GET", "/faults/{fault}/wait", self.wait), ("POST", "/retain", self.retain),
             ("POST", "/split", self.split), ("POST", "/merge", self.merge), ("POST", "/jump", self.jump),
             ("POST", "/forget_members", self.forget_members), ("POST", "/assignor", self.assignor),
+            ("POST", "/project", self.project),
             ("GET", "/limits", self.limits), ("POST", "/limits", self.change_limits),
             ("POST", "/keys", self.add_key), ("GET", "/state", self.state), ("GET", "/dump", self.dump),
             ("GET", "/", self.page),
@@ -214,6 +220,12 @@ class AdminHandlers:
             raise no_group(ask.group)
         group.assignor, group.changed = ask.assignor, True
         return JSONResponse(_group_doc(group))
+
+    async def project(self, request: Request) -> Response:
+        """Disable a project, as the service does with one whose account is overdue, or take that back."""
+        ask = _AskProject.model_validate_json(await request.body())
+        self.service.store.update_project(ask.project, {"status": ask.status}, self.service.now())
+        return JSONResponse(self.service.store.project(ask.project))
 
     async def limits(self, request: Request) -> Response:
         return JSONResponse(self.service.limits.model_dump())

@@ -5,27 +5,41 @@ Sources: the vendor's API pages and the wire of its Python, Go and Java SDKs. Re
 vendor's codes. Success is always 200, with an empty body where the vendor sends none.
 """
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sls_io.emulator.policy import ACCOUNT, REGION
+from sls_io.emulator.parameters import (
+    SHARD_ID,
+    Parameter,
+    in_body,
+    in_query,
+    json_answer,
+    json_body,
+    json_value,
+)
+from sls_io.emulator.projects import (
+    create_logstore,
+    create_project,
+    delete_logstore,
+    delete_project,
+    get_logstore,
+    get_project,
+    list_logstores,
+    update_logstore,
+    update_project,
+)
 from sls_io.emulator.service import LogService, RoutedRequest, ServedAnswer
 from sls_io.emulator.storage.groups import ConsumerGroup
 from sls_io.emulator.storage.refusal import Refused, no_group, parameter_invalid
-from sls_io.emulator.storage.shard_log import Change, ShardLog
-from sls_io.emulator.storage.store import TTL_FOREVER_DAYS
+from sls_io.emulator.storage.shard_log import ShardLog
 from sls_io.values.errors import ConfigError
 from sls_io.values.window import cursor_from_wire, cursor_to_wire
 
 Handler = Callable[[LogService, RoutedRequest], ServedAnswer]
 _GROUP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
-_DEFAULTS: Change = {
-    "enable_tracking": False, "appendMeta": False, "autoSplit": False, "maxSplitShard": 64,
-    "telemetryType": "", "mode": "standard",
-}  # fmt: skip
+_FROM = Parameter("from", int, required=True, most=2**32 - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,36 +74,8 @@ def find(method: str, path: str, query: Mapping[str, str]) -> tuple[Route, dict[
     )
 
 
-def _json(value: Any) -> ServedAnswer:
-    return ServedAnswer(json.dumps(value).encode(), {"content-type": "application/json"})
-
-
-def _body(call: RoutedRequest, *, code: str = "PostBodyInvalid") -> dict[str, Any]:
-    value = _loads(call, code)
-    if not isinstance(value, dict):
-        raise Refused(400, code, "the body is not a JSON object")
-    return value
-
-
-def _loads(call: RoutedRequest, code: str) -> Any:
-    """The body's JSON. Refused when it could not be answered again: NaN, infinities, half characters."""
-    try:
-        value = json.loads(call.body)
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise Refused(400, code, "the body is not JSON") from error
-    return value
-
-
-def _integer(value: Any, name: str) -> int:
-    """A whole number out of JSON or a query value; clients send both `5` and `"5"`."""
-    if isinstance(value, bool) or not re.fullmatch(r"-?[0-9]{1,18}", str(value)):
-        raise parameter_invalid(f"{name}: expected a whole number")
-    return int(value)
-
-
 def _shard_id(call: RoutedRequest) -> int:
-    return _integer(call.names["shard"], "shard")
+    return int(SHARD_ID.read(call.names["shard"]))
 
 
 def _cursor(text: str | None) -> int:
@@ -98,112 +84,6 @@ def _cursor(text: str | None) -> int:
         return cursor_from_wire(text or "")
     except ConfigError as error:
         raise parameter_invalid("Parameter Cursor is not valid") from error
-
-
-def _slice(call: RoutedRequest, names: list[str]) -> tuple[int, list[str]]:
-    """(total, one page) by `offset` and `size`."""
-    offset = _integer(call.query.get("offset") or 0, "offset")
-    size = _integer(call.query.get("size") or 500, "size")
-    if offset < 0 or size == 0 or size < -1:
-        raise parameter_invalid("offset and size: from 0 and from 1")
-    return len(names), names[offset:] if size == -1 else names[offset : offset + size]
-
-
-# projects
-
-
-def _project_doc(doc: Change) -> dict[str, str]:
-    return {
-        "projectName": doc["name"], "status": "Normal", "owner": ACCOUNT, "description": doc["description"],
-        "region": REGION, "dataRedundancyType": "LRS", "createTime": str(int(doc["created_s"])),
-        "lastModifyTime": str(int(doc["modified_s"])),
-    }  # fmt: skip
-
-
-def create_project(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """{projectName, description}. 400 ProjectAlreadyExist."""
-    body = _body(call)
-    name = str(body.get("projectName") or call.project)
-    service.store.create_project(name, str(body.get("description") or ""), service.now())
-    return ServedAnswer()
-
-
-def update_project(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """{description}."""
-    description = str(_body(call).get("description") or "")
-    service.store.update_project(call.project, description, service.now())
-    return ServedAnswer()
-
-
-def get_project(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """GET / lists projects when it pages or names no project, and describes the host's one otherwise."""
-    if not call.project or any(name in call.query for name in ("offset", "size", "projectName")):
-        return list_projects(service, call)
-    return _json(_project_doc(service.store.project(call.project)))
-
-
-def delete_project(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """With everything in it. 404 ProjectNotExist."""
-    service.store.delete_project(call.project)
-    return ServedAnswer()
-
-
-def list_projects(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """{count, total, projects}, by name; `projectName` is a part of the name."""
-    wanted = call.query.get("projectName", "")
-    total, names = _slice(call, sorted(n for n in service.store.projects if wanted in n))
-    docs = [_project_doc(service.store.projects[n]) for n in names]
-    return _json({"count": len(names), "total": total, "projects": docs})
-
-
-# logstores
-
-
-def create_logstore(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """{logstoreName, ttl in days (-1: for ever), shardCount}. LogStoreAlreadyExist, LogStoreInfoInvalid."""
-    body = _body(call)
-    if len(service.store.in_project(call.project)) >= service.limits.logstores_max:
-        raise Refused(
-            400, "ProjectQuotaExceed", f"a project has at most {service.limits.logstores_max} logstores"
-        )
-    settings = {**_DEFAULTS, **{k: body[k] for k in _DEFAULTS if body.get(k) is not None}}
-    ttl, shards = _integer(body.get("ttl") or 30, "ttl"), _integer(body.get("shardCount") or 2, "shardCount")
-    ttl = TTL_FOREVER_DAYS if ttl == -1 else ttl
-    name = str(body.get("logstoreName") or "")
-    service.store.create_logstore(call.project, name, ttl, shards, settings, service.now())
-    return ServedAnswer()
-
-
-def get_logstore(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """Its settings; shardCount counts the shards that take writes."""
-    logstore = service.logstore(call)
-    return _json({
-        "logstoreName": logstore.name, "ttl": logstore.ttl_days, "shardCount": len(logstore.writable()),
-        **logstore.settings, "createTime": int(logstore.created_s),
-        "lastModifyTime": int(logstore.modified_s),
-    })  # fmt: skip
-
-
-def update_logstore(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """ttl and the settings that are only kept; shardCount is changed by split and merge alone."""
-    logstore, body = service.logstore(call), _body(call)
-    settings = {k: body[k] for k in _DEFAULTS if body.get(k) is not None}
-    ttl = _integer(body.get("ttl") or logstore.ttl_days, "ttl")
-    service.store.update_logstore(logstore, TTL_FOREVER_DAYS if ttl == -1 else ttl, settings, service.now())
-    return ServedAnswer()
-
-
-def delete_logstore(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """With shards, groups and LogGroups."""
-    service.store.delete_logstore(call.project, call.names["logstore"])
-    return ServedAnswer()
-
-
-def list_logstores(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """{count, total, logstores: names}; `logstoreName` is a part of the name."""
-    wanted = call.query.get("logstoreName", "")
-    total, names = _slice(call, [x.name for x in service.store.in_project(call.project) if wanted in x.name])
-    return _json({"count": len(names), "total": total, "logstores": names})
 
 
 # shards
@@ -221,21 +101,22 @@ def shard_doc(shard: ShardLog) -> dict[str, Any]:
 def list_shards(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """A bare array, by id."""
     shards = service.logstore(call).shards
-    return _json([shard_doc(shards[i]) for i in sorted(shards)])
+    return json_answer([shard_doc(shards[i]) for i in sorted(shards)])
 
 
 def split_shard(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """Parent first, then the children. 400 ParameterInvalid: invalid shard id, invalid mid hash."""
-    count = _integer(call.query.get("shardCount") or 2, "shardCount")
-    key = call.query.get("key", "")
-    found = service.store.split(service.logstore(call), _shard_id(call), service.now(), key=key, count=count)
-    return _json([shard_doc(s) for s in found])
+    logstore, given = service.logstore(call), in_query(call)
+    found = service.store.split(
+        logstore, _shard_id(call), service.now(), key=given["key"], count=given["shardCount"]
+    )
+    return json_answer([shard_doc(s) for s in found])
 
 
 def merge_shard(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """The new shard first, then its parents. 400 ParameterInvalid for the last one."""
     found = service.store.merge(service.logstore(call), _shard_id(call), service.now())
-    return _json([shard_doc(s) for s in found])
+    return json_answer([shard_doc(s) for s in found])
 
 
 def delete_shard(service: LogService, call: RoutedRequest) -> ServedAnswer:
@@ -271,62 +152,66 @@ def get_cursor(service: LogService, call: RoutedRequest) -> ServedAnswer:
     no more.
     """
     shard = service.logstore(call).shard(_shard_id(call))
-    wanted = call.query.get("from", "")
+    wanted = in_query(call)["from"]
     if wanted == "begin":
-        return _json({"cursor": cursor_to_wire(shard.begin)})
+        return json_answer({"cursor": cursor_to_wire(shard.begin)})
     if wanted == "end":
-        return _json({"cursor": cursor_to_wire(shard.next)})
-    return _json({"cursor": cursor_to_wire(shard.at_time(_integer(wanted, "from")))})
+        return json_answer({"cursor": cursor_to_wire(shard.next)})
+    return json_answer({"cursor": cursor_to_wire(shard.at_time(_FROM.read(wanted)))})
 
 
 def get_cursor_time(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """Receive second of the group at the cursor, or of the next one. 400 InvalidCursor at the end."""
     shard = service.logstore(call).shard(_shard_id(call))
-    return _json({"cursor_time": shard.time_of(_cursor(call.query.get("cursor")))})
+    return json_answer({"cursor_time": shard.time_of(_cursor(in_query(call)["cursor"]))})
 
 
 def pull_logs(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """`count` LogGroups from `cursor`, before `end_cursor`; progress is x-log-cursor, never the count."""
     logstore = service.logstore(call)
     shard = logstore.shard(_shard_id(call))
-    if call.query.get("query"):
+    given = in_query(call)
+    if given["query"]:
         raise Refused(
             400, "NotSupported", "the emulator does not do this: SPL in PullLogs needs the query engine"
         )
-    count = _integer(call.query.get("count") or 1, "count")
-    if not 1 <= count <= service.limits.page_groups_max:
+    if given["count"] > service.limits.page_groups_max:
         raise parameter_invalid(f"count: 1..{service.limits.page_groups_max}")
-    end = _cursor(call.query["end_cursor"]) if call.query.get("end_cursor") else None
-    span = shard.span(_cursor(call.query.get("cursor")), count, end, service.limits.page_bytes_max)
+    end = _cursor(given["end_cursor"]) if given["end_cursor"] else None
+    span = shard.span(_cursor(given["cursor"]), given["count"], end, service.limits.page_bytes_max)
     answer = service.page(logstore, shard, span, call.headers.get("accept-encoding", ""))
     answer.headers["x-log-cursor"] = cursor_to_wire(span.next)
     return answer
 
 
+def delete_logs(service: LogService, call: RoutedRequest) -> ServedAnswer:
+    """{from, to} in seconds of log time, the end not included, and a query: {affectedRows}. Deleted is a mark
+    that only search sees: PullLogs still delivers the logs (vendor documentation, "Soft deletion")."""
+    given = in_body(call)
+    if given["from"] >= given["to"]:
+        raise parameter_invalid("from: before to")
+    if "query" not in given and "rowId" not in given:
+        raise parameter_invalid("query or rowId is needed")
+    if given.get("query") != "*" or "rowId" in given:
+        raise Refused(400, "NotSupported", "the emulator does not do this: only the query * needs no index")
+    return json_answer({"affectedRows": service.delete(service.logstore(call), given["from"], given["to"])})
+
+
 # consumer groups
-
-
-def _group_settings(body: Mapping[str, Any]) -> tuple[int | None, bool | None]:
-    timeout, order = body.get("timeout"), body.get("order")
-    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int) or timeout < 1):
-        raise Refused(400, "JsonInfoInvalid", "timeout: expected whole seconds, at least 1")
-    if order is not None and not isinstance(order, bool):
-        raise Refused(400, "JsonInfoInvalid", "order: expected true or false")
-    return timeout, order
 
 
 def create_group(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """{consumerGroup, timeout in seconds, order}. 400 ConsumerGroupAlreadyExist, ConsumerGroupQuotaExceed."""
-    logstore, body = service.logstore(call), _body(call, code="JsonInfoInvalid")
-    name = body.get("consumerGroup")
-    timeout, order = _group_settings(body)
-    if not isinstance(name, str) or not _GROUP_NAME.fullmatch(name) or timeout is None:
-        raise Refused(400, "JsonInfoInvalid", "consumerGroup and timeout are needed")
+    logstore = service.logstore(call)
+    given = in_body(call, "JsonInfoInvalid")
+    name = given["consumerGroup"]
+    if not _GROUP_NAME.fullmatch(name):
+        raise Refused(400, "JsonInfoInvalid", "consumerGroup: 1 to 128 letters, digits, '.', '-', '_'")
     if name in logstore.groups:
         raise Refused(400, "ConsumerGroupAlreadyExist", f"consumer group {name} already exists")
     if len(logstore.groups) >= service.limits.groups_max:
         raise Refused(400, "ConsumerGroupQuotaExceed", f"at most {service.limits.groups_max} consumer groups")
-    logstore.groups[name] = ConsumerGroup(name, timeout, bool(order))
+    logstore.groups[name] = ConsumerGroup(name, given["timeout"], given["order"])
     service.group(logstore, name)
     return ServedAnswer()
 
@@ -334,9 +219,14 @@ def create_group(service: LogService, call: RoutedRequest) -> ServedAnswer:
 def update_group(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """{timeout, order}, either or both. 404 ConsumerGroupNotExist."""
     logstore = service.logstore(call)
-    timeout, order = _group_settings(_body(call, code="JsonInfoInvalid"))
+    given = in_body(call, "JsonInfoInvalid")
     group = service.group(logstore, call.names["group"])
-    group.configure(timeout_s=timeout, order=order, now=service.now(), shape=logstore.shape())
+    group.configure(
+        timeout_s=given.get("timeout"),
+        order=given.get("order"),
+        now=service.now(),
+        shape=logstore.shape(),
+    )
     return ServedAnswer()
 
 
@@ -352,27 +242,25 @@ def delete_group(service: LogService, call: RoutedRequest) -> ServedAnswer:
 def list_groups(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """A bare array of {name, timeout, order}."""
     groups = service.logstore(call).groups
-    return _json([{"name": g.name, "timeout": g.timeout_s, "order": g.order} for g in groups.values()])
+    return json_answer([{"name": g.name, "timeout": g.timeout_s, "order": g.order} for g in groups.values()])
 
 
 def heartbeat(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """Body: the shards `consumer` still works on. Answer: the ones it may read, a bare array."""
-    logstore, consumer = service.logstore(call), call.query.get("consumer", "")
-    claimed = _loads(call, "JsonInfoInvalid") if call.body else []
-    if not consumer:
-        raise parameter_invalid("consumer: who sends the heartbeat")
+    logstore, consumer = service.logstore(call), in_query(call)["consumer"]
+    claimed = json_value(call, "JsonInfoInvalid")
     if not isinstance(claimed, list) or not all(type(s) is int for s in claimed):
         raise Refused(400, "JsonInfoInvalid", "the body is not a list of shard ids")
     group = service.group(logstore, call.names["group"])
-    return _json(group.heartbeat(consumer, claimed, service.now(), logstore.shape()))
+    return json_answer(group.heartbeat(consumer, claimed, service.now(), logstore.shape()))
 
 
 def get_checkpoints(service: LogService, call: RoutedRequest) -> ServedAnswer:
     """An entry for every shard, without checkpoint too; an empty one makes two vendor clients hang."""
     slots = service.group(service.logstore(call), call.names["group"]).slots
-    wanted = call.query.get("shard", "")
-    ids = sorted(slots) if not wanted else [i for i in (_integer(wanted, "shard"),) if i in slots]
-    return _json([
+    wanted = in_query(call).get("shard")
+    ids = sorted(slots) if wanted is None else [i for i in (wanted,) if i in slots]
+    return json_answer([
         {
             "shard": i, "checkpoint": _wire(slots[i].checkpoint),
             "updateTime": slots[i].updated_us, "consumer": slots[i].holder,
@@ -391,9 +279,9 @@ def save_checkpoint(service: LogService, call: RoutedRequest) -> ServedAnswer:
     A checkpoint that moves no state is one small change; where the group changed, its whole document is
     written, which has the checkpoint, too.
     """
-    logstore, body = service.logstore(call), _body(call, code="JsonInfoInvalid")
-    group = service.group(logstore, call.names["group"])
-    shard, forced = body.get("shard"), call.query.get("forceSuccess", "").lower() == "true"
+    logstore, body = service.logstore(call), json_body(call, "JsonInfoInvalid")
+    group, given = service.group(logstore, call.names["group"]), in_query(call)
+    shard, forced, consumer = body.get("shard"), given["forceSuccess"], given["consumer"]
     if type(shard) is not int or not isinstance(body.get("checkpoint"), str):
         raise Refused(400, "JsonInfoInvalid", "shard and checkpoint are needed")
     try:
@@ -402,7 +290,6 @@ def save_checkpoint(service: LogService, call: RoutedRequest) -> ServedAnswer:
         raise Refused(400, "InvalidShardCheckPoint", "the checkpoint is not a cursor") from error
     if not -(1 << 63) <= cursor < 1 << 63:
         raise Refused(400, "InvalidShardCheckPoint", "the checkpoint is not a cursor")
-    consumer = call.query.get("consumer", "")
     group.save(shard, cursor, consumer, forced=forced, now=service.now(), shape=logstore.shape())
     if not group.changed:
         slot = group.slots[shard]
@@ -426,6 +313,7 @@ ROUTES: tuple[Route, ...] = (
     _route("POST", "/logstores/{logstore}/shards/lb", put_logs),
     _route("POST", "/logstores/{logstore}/shards/route", put_logs_by_key),
     _route("POST", _STORE, put_logs),
+    _route("POST", _STORE + "/deletelogs", delete_logs),
     _route("GET", _SHARD, pull_logs, type=("log", "logs")),
     _route("GET", _SHARD, get_cursor, type=("cursor",)),
     _route("GET", _SHARD, get_cursor_time, type=("cursor_time",)),

@@ -102,6 +102,11 @@ class Admin:
         names = {"project": project, "logstore": logstore, "group": group}
         self._ask("POST", "/assignor", {**names, "assignor": assignor})
 
+    def disable(self, project: str, disabled: bool = True) -> None:
+        """Disable a project, as the service does with one whose account is overdue: all calls but GetProject
+        are 403 ProjectForbidden. Or take that back."""
+        self._ask("POST", "/project", {"project": project, "status": "Disable" if disabled else "Normal"})
+
     def limits(self, **changed: Any) -> dict[str, Any]:
         """Change limits by name (see `Limits`); returns all of them."""
         return cast("dict[str, Any]", self._ask("POST", "/limits", changed))

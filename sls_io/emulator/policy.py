@@ -29,6 +29,7 @@ _GROUP = "project/{project}/logstore/{logstore}/consumergroup/{group}"
 ACTIONS: Mapping[str, tuple[str, str]] = {
     "put_logs": ("log:PostLogStoreLogs", _LOGSTORE),
     "put_logs_by_key": ("log:PostLogStoreLogs", _LOGSTORE),
+    "delete_logs": ("log:DeleteLogs", _LOGSTORE),  # its page names no action; as the others are called
     "pull_logs": ("log:GetCursorOrData", _LOGSTORE),
     "get_cursor": ("log:GetCursorOrData", _LOGSTORE),
     "get_cursor_time": ("log:GetCursorOrData", _LOGSTORE),

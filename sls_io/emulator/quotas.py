@@ -11,7 +11,19 @@ from collections.abc import Mapping
 from sls_io.emulator.storage.refusal import Refused
 
 Amounts = Mapping[tuple[object, ...], tuple[int, int, int]]
-"""key -> (amount, limit, interval in seconds); a limit of 0 is none."""
+"""key -> (amount, limit, interval in seconds); a limit of 0 is none. A key begins with what is counted."""
+
+_SAID = {
+    ("WriteQuotaExceed", "write_bytes"): "Project write quota exceed: inflow: {used}",
+    ("WriteQuotaExceed", "write_calls"): "Project write quota exceed: qps: {used}",
+    ("ReadQuotaExceed", "read_calls"): "Read QPS Exceed",
+    ("ShardWriteQuotaExceed", "write_bytes"): "shard write quota exceed, please split shard",
+    ("ShardWriteQuotaExceed", "write_calls"): "shard write quota exceed, please split shard",
+    ("ShardReadQuotaExceed", "read_bytes"): "shard read bytes exceed quota limits",
+    ("ShardReadQuotaExceed", "read_calls"): "shard read qps exceed quota limits",
+}
+"""As the vendor's pages "Handle resource throttling errors" and "Data read and write" have them. Neither they
+nor its clients know a header that says how long to wait."""
 
 
 class Meter:
@@ -35,7 +47,8 @@ class Meter:
             used = max(0, used - limit * (interval - began))
             if used >= limit:
                 self.refused[code] += 1
-                raise Refused(403, code, f"quota of {limit} in {interval_s} s is used up")
+                said = _SAID.get((code, str(key[0])), "quota exceed").format(used=used)
+                raise Refused(403, code, f"{said} (limit {limit} in {interval_s} s)")
             taken[key] = (interval, used + amount)
         self._used |= taken
 

@@ -9,6 +9,7 @@ import asyncio
 import ipaddress
 import json
 import logging
+import re
 import sys
 import uuid
 from collections.abc import Callable, MutableMapping
@@ -31,6 +32,7 @@ from sls_io.emulator.storage.refusal import Refused
 from sls_io.wire.loggroup import compress, decompress, frame, groups
 
 _LOG = logging.getLogger("sls_io.emulator")
+HOST_LABEL = re.compile(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?")
 _HEADER_BYTES_MAX = 64 * 1024
 _BODY_ROOM_BYTES = 64 * 1024
 TARGET, TRANSPORT = "sls_io.target", "sls_io.wire.transport"
@@ -85,6 +87,8 @@ class ServiceApp:
         try:
             request, project = await self._read(scope, receive)
             route, names = api.find(request.method, request.path, request.query)
+            if project and not HOST_LABEL.fullmatch(project):
+                raise Refused(400, "InvalidHost", "Host header Host is invalid.")
             name = route.name
             call = RoutedRequest(name, project, names, request.query, request.headers, request.body)
             met = await self._meet(call)
@@ -144,6 +148,8 @@ class ServiceApp:
         """Check the signature and act; no await until the change is in the journal."""
         service = self.service
         key = service.keys.verify(request, service.machine.now(), service.limits.skew_s)
+        if route.name != "get_project" and service.store.disabled(call.project):
+            raise Refused(403, "ProjectForbidden", f"The Project has been forbidden : {call.project}")
         if key.policy is not None:
             key.policy.check(route.name, {"project": call.project, **call.names})
         try:
@@ -213,7 +219,8 @@ class ServiceApp:
         """A reply that is cut short says its whole length first, and then the connection ends: the client
         must notice."""
         reply = _Reply(status, answer, {**answer.headers, "x-log-requestid": request_id})
-        reply.headers["date"] = formatdate(self.service.now(), usegmt=True)
+        now = self.service.now()
+        reply.headers |= {"date": formatdate(now, usegmt=True), "x-log-time": str(int(now))}
         for fault in met:
             wanted = fault.wanted
             if wanted.do == "hold_reply":

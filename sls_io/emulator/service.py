@@ -16,13 +16,13 @@ from sls_io.emulator.quotas import Amounts, Meter
 from sls_io.emulator.signing import SigningKeys
 from sls_io.emulator.storage.groups import ConsumerGroup
 from sls_io.emulator.storage.journal import open_journal
-from sls_io.emulator.storage.logs import check_group
+from sls_io.emulator.storage.logs import check_group, log_times
 from sls_io.emulator.storage.refusal import Refused, no_group
 from sls_io.emulator.storage.shard_log import RecordSpan, ShardLog
 from sls_io.emulator.storage.store import DAY_S, Store, StoredLogstore
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import ConfigError, DecodeError
-from sls_io.wire.loggroup import COMPRESSIONS, decompress, frame
+from sls_io.wire.loggroup import COMPRESSIONS, decompress, frame, groups
 
 _LATE_S, _EARLY_S = 7 * DAY_S, 900
 
@@ -174,6 +174,21 @@ class LogService:
         place = self.journal.append(logstore.uid, shard.id, shard.next, shard.second(now), framed)
         shard.append(place, len(framed), now)
         self.bytes_kept += len(framed)
+
+    def delete(self, logstore: StoredLogstore, begin_s: int, end_s: int) -> int:
+        """DeleteLogs: how many logs of [begin_s, end_s) are deleted now that were not before."""
+        found = 0
+        for shard in logstore.shards.values():
+            cursor = shard.begin
+            while cursor < shard.next:
+                span = shard.span(cursor, self.limits.page_groups_max, None)
+                raw, cursor = self.journal.read(span.places, span.sizes), span.next
+                times = [t for begin, end in groups(raw) for t in log_times(raw[begin:end])]
+                found += sum(
+                    begin_s <= t < end_s and not any(b <= t < e for b, e in logstore.deleted) for t in times
+                )
+        self.store.delete_softly(logstore, begin_s, end_s)
+        return found
 
     def page(self, logstore: StoredLogstore, shard: ShardLog, span: RecordSpan, accept: str) -> ServedAnswer:
         """PullLogs: the answer for one span, compressed as the caller accepts.

@@ -10,10 +10,11 @@ import base64
 import hashlib
 import hmac
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from email.utils import formatdate, parsedate_to_datetime
 from urllib.parse import quote
 
 from sls_io.emulator.policy import Policy
@@ -24,6 +25,7 @@ _EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 _V4 = "SLS4-HMAC-SHA256"
 _V1_DIGESTS = {"hmac-sha1": hashlib.sha1, "hmac-sha256": hashlib.sha256}
 """What v1 may sign with: the LogHub SDKs send the first, the vendor's OpenAPI SDKs the second."""
+_ACCESS_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _SCOPE_END = "sls/aliyun_v4_request"
 
 
@@ -85,14 +87,17 @@ class SigningKeys:
         return self._keys[access_id]
 
     def _key(self, access_id: str, request: SignedRequest, wall_s: float) -> Key:
+        """Raises Refused as the vendor's page of error codes has it: a key's end is 401 Unauthorized, too."""
+        if not _ACCESS_ID.fullmatch(access_id):
+            raise Refused(401, "InvalidAccessKeyId", "The access key id you provided is invalid")
         key = self._keys.get(access_id)
         if key is None:
-            raise Refused(401, "Unauthorized", "The AccessKeyId is unknown or disabled")
+            raise Refused(401, "Unauthorized", f"AccessKeyId not found: {access_id}")
         if wall_s > key.expires_s:
-            raise Refused(401, "SecurityTokenExpired", "The security token has expired")
+            raise Refused(401, "Unauthorized", "The security token you provided has expired.")
         token = request.headers.get("x-acs-security-token", "")
         if not hmac.compare_digest(token.encode("utf-8", "replace"), key.token.encode()):
-            raise Refused(401, "Unauthorized", "The security token is invalid for this AccessKeyId")
+            raise Refused(401, "Unauthorized", "The security token you provided is invalid.")
         return key
 
     def _v1(
@@ -112,7 +117,7 @@ class SigningKeys:
         try:
             _check_skew(parsedate_to_datetime(clock_date), wall_s, skew_s)
         except (ValueError, TypeError, OverflowError) as error:
-            raise Refused(400, "InvalidDateFormat", "Date: expected RFC 1123, GMT") from error
+            raise Refused(400, "InvalidRequestTime", "Request time not follow RFC822 spec.") from error
         md5 = request.headers.get("content-md5", "")
         if md5 and md5.upper() != hashlib.md5(request.body, usedforsecurity=False).hexdigest().upper():
             raise Refused(401, "SignatureNotMatch", "Content-MD5 is not that of the body")
@@ -139,7 +144,7 @@ class SigningKeys:
         try:
             _check_skew(datetime.strptime(moment, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC), wall_s, skew_s)
         except ValueError as error:
-            raise Refused(400, "InvalidDateFormat", "x-log-date: expected yyyymmddThhmmssZ") from error
+            raise Refused(400, "InvalidRequestTime", "x-log-date: expected yyyymmddThhmmssZ") from error
         if end != _SCOPE_END or date != moment[:8] or not region:
             raise Refused(401, "SignatureNotMatch", "Credential: expected id/yyyymmdd/region/" + _SCOPE_END)
         body_hash = request.headers.get("x-log-content-sha256", "")
@@ -195,6 +200,7 @@ def v4_signature(request: SignedRequest, secret: str, date: str, region: str) ->
 def _check_skew(moment: datetime, wall_s: float, skew_s: int) -> None:
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     if abs(aware.timestamp() - wall_s) > skew_s:
+        sent, here = (formatdate(at, usegmt=True) for at in (aware.timestamp(), wall_s))
         raise Refused(
-            400, "RequestTimeTooSkewed", f"the request's date is more than {skew_s} s from the service's"
+            400, "RequestTimeExpired", f"Request time {sent} has been expired while server time is {here}."
         )

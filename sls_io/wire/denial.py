@@ -1,4 +1,5 @@
-"""What a refusal by RAM names, for people: the code of it is that of an unknown key."""
+"""What a refusal of keys means: that they are not accepted, that their token has ended, or what RAM denies.
+All three have one code, 401 Unauthorized, in the vendor's page of error codes."""
 
 import json
 import re
@@ -9,6 +10,37 @@ _NAMED = re.compile(
 )
 """As the service says it: `denied by sts or ram, action: log:ConsumerGroupHeartBeat, resource:
 acs:log:cn-hangzhou:1234:project/p/logstore/l/consumergroup/g`. No key has these forms."""
+
+_TOKEN_ENDED = frozenset({"SecurityTokenExpired", "SecurityToken.Expired"})
+_TOKEN_ENDED_SAID = "security token you provided has expired"
+_AUTH = frozenset({"Unauthorized", *_TOKEN_ENDED})
+_AUTH_FAMILIES = ("InvalidAccessKeyId", "SecurityToken", "InvalidSecurityToken")
+"""Codes of keys that are not accepted, alone or before a dot; the vendor's SDK goes by these, too, and by
+no status (its `logclient.py`, 0.9.52)."""
+BAD_SIGNATURE = "SignatureNotMatch"
+_SAID = {
+    BAD_SIGNATURE: "the secret is not the one of this access key id",
+    "Unauthorized": "the access key id is unknown or disabled, or may not do this",
+}
+
+
+def keys_refused(status: int, code: str) -> bool:
+    """Whether the service does not accept the keys, be it their token's end or the pair itself."""
+    return status == 401 or code in _AUTH or code.split(".", maxsplit=1)[0].startswith(_AUTH_FAMILIES)
+
+
+def token_ended(code: str, text: str) -> bool:
+    """Whether the token of a temporary pair has ended; of one code only the words tell it."""
+    return code in _TOKEN_ENDED or (code == "Unauthorized" and _TOKEN_ENDED_SAID in text)
+
+
+def said_of_keys(code: str, *, ended: bool) -> str:
+    """A sentence in the place of the service's own, which may repeat a key."""
+    return (
+        "the security token has ended"
+        if ended
+        else _SAID.get(code, "the service does not accept the access key")
+    )
 
 
 class Denial(NamedTuple):

@@ -50,7 +50,7 @@ from sls_io.values.errors import (
 )
 from sls_io.values.settings import Service, is_loopback
 from sls_io.wire.credentials import ENV_ID, ENV_SECRET, ENV_TOKEN, resolve
-from sls_io.wire.denial import denial_in
+from sls_io.wire.denial import BAD_SIGNATURE, denial_in, keys_refused, said_of_keys, token_ended
 from sls_io.wire.http import Answer, Lost, Wire
 from sls_io.wire.keys import Keys
 
@@ -87,6 +87,7 @@ RULE_BY_CODE: Mapping[str, RetryRule] = {
     "WriteQuotaExceed": LATER,
     "ShardReadQuotaExceed": LATER,
     "ShardWriteQuotaExceed": LATER,
+    "MetaOperationQpsLimitExceeded": LATER,
 }
 """Error codes worth another try of the same request; codes that are not here go by status."""
 
@@ -96,18 +97,7 @@ RULE_BY_STATUS: Mapping[int, RetryRule] = {429: LATER, 500: SOON, 502: SOON, 503
 _COUNT_LIMITS = frozenset({"ProjectQuotaExceed", "ConsumerGroupQuotaExceed", "LogStoreQuotaExceed"})
 _SKEWED = frozenset({"RequestTimeTooSkewed", "RequestTimeExpired"})
 
-_TOKEN_ENDED = frozenset({"SecurityTokenExpired", "SecurityToken.Expired"})
-_AUTH = frozenset({"Unauthorized", *_TOKEN_ENDED})
-_BAD_SIGNATURE = "SignatureNotMatch"
-_REFUSED = {
-    _BAD_SIGNATURE: "the secret is not the one of this access key id",
-    "Unauthorized": "the access key id is unknown or disabled, or may not do this",
-}
 FAKE_PAIR = "emulator-key and emulator-secret"
-_AUTH_FAMILIES = ("InvalidAccessKeyId", "SecurityToken", "InvalidSecurityToken")
-"""Codes of keys that are not accepted, alone or before a dot; the vendor's SDK goes by these, too, and by
-no status (its `logclient.py`, 0.9.52)."""
-
 CONNECT_S = 5.0
 """A service that takes longer to take a connection is not there."""
 KEYS_AHEAD_S = 120.0
@@ -130,11 +120,6 @@ def rule_for(status: int, code: str) -> RetryRule | None:
     if status == 403 and code.endswith("QuotaExceed") and code not in _COUNT_LIMITS:
         return LATER
     return RULE_BY_STATUS.get(status)
-
-
-def keys_refused(status: int, code: str) -> bool:
-    """Whether the service does not accept the keys, be it their token's end or the pair itself."""
-    return status == 401 or code in _AUTH or code.split(".", maxsplit=1)[0].startswith(_AUTH_FAMILIES)
 
 
 class _V1(AuthV1):  # type: ignore[misc]  # the SDK's signing code has no types
@@ -495,35 +480,36 @@ class Transport(LogClient):
     def _error(self, call: _Call, answer: Answer, code: str, text: str, rule: RetryRule | None) -> SlsError:
         """The error of our tree for an answer that is not a usable 200."""
         request_id = printable(answer.headers.get("x-log-requestid", "")[:64])
-        denial = denial_in(text) if keys_refused(answer.status, code) else None
+        refused, ended = keys_refused(answer.status, code), token_ended(code, text)
+        denial = denial_in(text) if refused else None
         if denial:
             text = str(denial)
-        elif call.private:
+        elif call.private and not ended:
             # A service may repeat what it could not read, and what it could not read are logs.
             text = "the service refuses the call (its own words are left out: they may repeat logs)"
-        elif keys_refused(answer.status, code) or code == _BAD_SIGNATURE:
+        elif refused or code == BAD_SIGNATURE:
             # What the service says here may repeat the key id and what was signed.
-            text = _REFUSED.get(code, "the service does not accept the access key")
+            text = said_of_keys(code, ended=ended)
         for secret in self._shared.keys[:3]:
             text = text.replace(secret, "***") if secret else text
         if rule is not None and rule.throttled:
             return Throttled(code, text, status=answer.status, request_id=request_id)
         kind = _OURS.get(code, ServiceError)
         kind = _FOR_VENDOR[kind] if call.vendor else kind
-        hint = denial.cure if denial else self._hint(call, answer.status, code)
+        hint = denial.cure if denial else self._hint(call, answer.status, code, ended=ended)
         error = kind(code, text, status=answer.status, request_id=request_id, hint=hint)
         if isinstance(error, _Vendor):
             error.adopt(code, printable(text), answer.status, request_id)
         return error
 
-    def _hint(self, call: _Call, status: int, code: str) -> str:
+    def _hint(self, call: _Call, status: int, code: str, *, ended: bool) -> str:
         service = self.service
-        if code in _TOKEN_ENDED and service.credentials.provider == "env":
+        if ended and service.credentials.provider == "env":
             return (
                 f"{ENV_TOKEN} of this process has ended, and what stands in an environment stays as long as "
                 "the process lives: for temporary keys let service.credentials name a profile or a function"
             )
-        if keys_refused(status, code) or code == _BAD_SIGNATURE:
+        if keys_refused(status, code) or code == BAD_SIGNATURE:
             if service.credentials.provider == "env":
                 emulator = (
                     f"; an emulator takes {FAKE_PAIR}, or what these were when it started"
@@ -532,7 +518,11 @@ class Transport(LogClient):
                 )
                 return f"Check {ENV_ID}, {ENV_SECRET} and {ENV_TOKEN}, and what the key may read{emulator}"
             return f"Check the key pair of credentials provider {service.credentials.provider!r}"
-        if code in NO_PROJECT_CODES:
+        if code == "ProjectForbidden":
+            return (
+                f"Project {call.project} is disabled: its account may be overdue; see the service's console"
+            )
+        if code in NO_PROJECT_CODES or code == "InvalidHost":
             return f"Check service.project ({call.project}) and service.endpoint ({service.endpoint})"
         if code == NO_LOGSTORE_CODE:
             return f"Check service.logstore ({service.logstore}) and service.project ({call.project})"

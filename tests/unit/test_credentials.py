@@ -53,11 +53,21 @@ def test_keys_that_are_refused_are_known_by_their_code_whatever_the_status(
     assert server.seen[1].headers["authorization"].startswith("LOG fresh-id:")
 
 
-def test_a_token_that_ended_in_the_environment_says_that_environments_stay() -> None:
-    ended = error(403, "SecurityTokenExpired", f"token {CANARY}")
+@pytest.mark.parametrize(
+    ("status", "code", "said"),
+    [
+        (403, "SecurityTokenExpired", f"token {CANARY}"),
+        (401, "Unauthorized", f"The security token you provided has expired. {CANARY}"),
+    ],
+)
+def test_a_token_that_ended_in_the_environment_says_that_environments_stay(
+    status: int, code: str, said: str
+) -> None:
+    ended = error(status, code, said)
     with talking(ended) as (t, server), pytest.raises(ServiceError, match="name a profile") as caught:
         t.exchange("GET", SHARDS)
     assert len(server.seen) == 1 and CANARY not in str(caught.value)
+    assert "the security token has ended" in str(caught.value)
 
 
 def test_a_denial_by_ram_names_action_and_resource_and_the_statement_that_is_lacking() -> None:

@@ -65,7 +65,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[bytes]]:
     """A folder of several segments, one of them deleted by retention, and the LogGroups in it."""
     folder = tmp_path_factory.mktemp("good")
     with Book(folder) as book:
-        book.store.create_project("demo", "", NOW)
+        book.store.create_project("demo", {}, NOW)
         book.store.create_logstore("demo", "logs", 30, 2, {}, NOW)
         book.commit()
         for i in range(GROUPS):
@@ -243,7 +243,7 @@ def test_whatever_is_damaged_nothing_acknowledged_vanishes_unsaid(
                     f"seed {seed}"
                 )
                 assert served >= good[1] or book.journal.notes, f"seed {seed}: unsaid loss"
-                book.store.create_project("again", "", NOW)
+                book.store.create_project("again", {}, NOW)
                 book.commit()
             kept = {path.read_bytes() for path in folder.iterdir()}
             assert len(damaged - kept) <= 2, f"seed {seed}: a damaged file was not kept"

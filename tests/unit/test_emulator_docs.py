@@ -8,10 +8,11 @@ from pathlib import Path
 
 from sls_io.emulator.api import ROUTES, UNSUPPORTED
 from sls_io.emulator.limits import Limits
+from sls_io.emulator.parameters import TAKES, Parameter
 from sls_io.values.shard import TRANSITIONS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "emulator.md"
-PARTS = {"STATES": "states", "CALLS": "calls", "REFUSED": "refused", "LIMITS": "limits"}
+PARTS = {"STATES": "states", "CALLS": "calls", "TAKES": "takes", "REFUSED": "refused", "LIMITS": "limits"}
 
 
 def states() -> str:
@@ -31,6 +32,22 @@ def calls() -> str:
         query = "&".join(f"{k}={v[0]}" for k, v in route.query.items() if v != ("",))
         rows.append(f"| `{route.name}` | `{route.method} {route.path}{'?' + query if query else ''}` |")
     return "\n".join(["| Name | Request |", "|---|---|", *rows])
+
+
+def takes() -> str:
+    """One row per call that takes more than its path."""
+    rows = [f"| `{name}` | {', '.join(_taken(one) for one in table)} |" for name, table in TAKES.items()]
+    return "\n".join(["| Call | Takes; what is **needed** |", "|---|---|", *rows])
+
+
+def _taken(one: Parameter) -> str:
+    name = f"**`{one.name}`**" if one.required else f"`{one.name}`"
+    if one.parts:
+        return f"{name} ({', '.join(_taken(part) for part in one.parts)})"
+    if one.values:
+        return f"{name} {' or '.join(one.values)}"
+    default = f", {one.default} where it is left out" if one.kind is int and one.default is not None else ""
+    return f"{name} {one.least} to {one.most}{default}" if one.kind is int else name
 
 
 def refused() -> str:

@@ -44,7 +44,7 @@ class Life(RuleBasedStateMachine):
         super().__init__()
         self.now = NOW
         self.store = Store()
-        self.store.create_project("demo", "", self.now)
+        self.store.create_project("demo", {}, self.now)
         self.logstore = self.store.create_logstore("demo", "logs", 30, 2, {}, self.now)
         self.consumers: dict[str, Consumer] = {}
         self.saved: dict[int, int] = {}

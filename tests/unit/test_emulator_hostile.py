@@ -38,7 +38,7 @@ def emulator() -> Iterator[Emulator]:
         for path, body in (
             ("/", b'{"projectName": "demo"}'),
             ("/logstores", b'{"logstoreName": "logs", "shardCount": 1, "ttl": 1}'),
-            (LOGSTORE + "/consumergroups", b'{"consumerGroup": "g", "timeout": 10}'),
+            (LOGSTORE + "/consumergroups", b'{"consumerGroup": "g", "timeout": 10, "order": false}'),
         ):
             assert first.call("POST", path, body)[0] == 200
         first.connection.close()
@@ -259,7 +259,8 @@ def test_half_sent_bodies_of_many_do_not_fill_the_memory() -> None:
             answered += len(ready)
             for key, _ in ready:
                 selector.unregister(key.fileobj)
-        assert caller.call("POST", "/logstores", b'{"logstoreName": "logs"}')[0] == 200
+        body = b'{"logstoreName": "logs", "shardCount": 2, "ttl": 30}'
+        assert caller.call("POST", "/logstores", body)[0] == 200
         assert peak_kb(emulator) - memory_kb < 130_000
         caller.connection.close()
 

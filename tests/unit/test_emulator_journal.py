@@ -24,7 +24,7 @@ class Book:
         return self.store.logstore("demo", "logs")
 
     def create(self) -> None:
-        self.store.create_project("demo", "", NOW)
+        self.store.create_project("demo", {}, NOW)
         self.store.create_logstore("demo", "logs", 30, 2, {}, NOW)
         self.commit()
 

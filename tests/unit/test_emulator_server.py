@@ -68,6 +68,11 @@ def test_both_forms_of_target_are_served(caller: Caller, prefix: str) -> None:
     assert json.loads(caller.connection.getresponse().read())["logstores"] == ["logs"]
 
 
+def test_a_host_that_can_name_no_project_is_refused(caller: Caller) -> None:
+    for host in ("odd-.sls.emu", "a b.sls.emu", f"{'x' * 64}.sls.emu"):
+        assert caller.code(caller.call("GET", "/", headers={"host": host})) == (400, "InvalidHost")
+
+
 @pytest.mark.parametrize("kind", ["", "lz4", "zstd", "deflate"])
 def test_every_compression_goes_in_and_out(caller: Caller, kind: str) -> None:
     assert caller.put(kind=kind) == (200, "")
@@ -88,7 +93,8 @@ def test_every_answer_says_its_request_and_the_moved_time(caller: Caller, shared
             assert int(headers["content-length"]) == len(body)
             assert "content-encoding" not in headers
             assert status in (200, 404)
-        empty = caller.call("POST", LOGSTORE + "/consumergroups", b'{"consumerGroup": "g", "timeout": 10}')
+        body = b'{"consumerGroup": "g", "timeout": 10, "order": false}'
+        empty = caller.call("POST", LOGSTORE + "/consumergroups", body)
         assert (empty[0], empty[1]["content-length"], empty[2]) == (200, "0", b"")
     finally:
         shared.admin.freeze(False)
@@ -358,7 +364,7 @@ def test_a_logstore_has_thirty_groups_and_a_project_so_many_logstores(
 ) -> None:
     path = LOGSTORE + "/consumergroups"
     codes = [
-        caller.code(caller.call("POST", path, b'{"consumerGroup": "g%d", "timeout": 10}' % i))
+        caller.code(caller.call("POST", path, b'{"consumerGroup": "g%d", "timeout": 10, "order": false}' % i))
         for i in range(31)
     ]
     assert codes == [(200, "")] * 30 + [(400, "ConsumerGroupQuotaExceed")]

@@ -15,7 +15,7 @@ NOW = 1_790_000_000.0
 
 def make(shards: int = 1, *, ttl_days: int = 30) -> tuple[Store, StoredLogstore]:
     store = Store()
-    store.create_project("demo", "", NOW)
+    store.create_project("demo", {}, NOW)
     return store, store.create_logstore("demo", "logs", ttl_days, shards, {}, NOW)
 
 
@@ -237,7 +237,7 @@ def test_names_and_counts_out_of_bounds_are_refused() -> None:
     with pytest.raises(Refused, match="LogStoreAlreadyExist"):
         store.create_logstore("demo", "logs", 1, 1, {}, NOW)
     with pytest.raises(Refused, match="ProjectAlreadyExist"):
-        store.create_project("demo", "", NOW)
+        store.create_project("demo", {}, NOW)
     for name, ttl, shards in (
         ("Not Ok", 1, 1),
         ("fine", 0, 1),
@@ -262,7 +262,7 @@ def test_changes_read_back_make_the_same_store() -> None:
     store.create_logstore("demo", "gone", 1, 1, {}, NOW)
     store.delete_logstore("demo", "gone")
     store.jump(logstore, 1, 50)
-    store.create_project("other", "x", NOW)
+    store.create_project("other", {"description": "x"}, NOW)
     store.delete_project("other")
     again = Store()
     for change in json.loads(json.dumps(store.changes)):

@@ -56,6 +56,8 @@ class StoredLogstore:
     shards: dict[int, ShardLog] = field(default_factory=dict)
     groups: dict[str, ConsumerGroup] = field(default_factory=dict)
     turn: int = 0
+    deleted: list[tuple[int, int]] = field(default_factory=list)
+    """Seconds of log time, the ends not included, whose logs are deleted softly."""
     _shape: Shape | None = None
 
     def shard(self, shard: int, *, status: int = 400) -> ShardLog:
@@ -102,7 +104,7 @@ class StoredLogstore:
             "uid": self.uid, "project": self.project, "name": self.name, "created_s": self.created_s,
             "modified_s": self.modified_s, "ttl_days": self.ttl_days, "settings": self.settings,
             "next_shard": self.next_shard, "version": self.version,
-            "shards": [s.doc() for s in self.shards.values()],
+            "deleted": self.deleted, "shards": [s.doc() for s in self.shards.values()],
         }  # fmt: skip
 
 
@@ -122,23 +124,27 @@ class Store:
         self.clock: Change = {}
         self.next_uid = 1
 
-    def create_project(self, name: str, description: str, now: float) -> None:
-        """400 ProjectAlreadyExist when it is there."""
+    def create_project(self, name: str, settings: Change, now: float) -> None:
+        """With what is only kept of it. 400 ProjectAlreadyExist when it is there."""
         if not _PROJECT.fullmatch(name):
             raise parameter_invalid("projectName: 3 to 63 lower-case letters, digits and inner hyphens")
         if name in self.projects:
             raise Refused(400, "ProjectAlreadyExist", f"Project {name} already exist")
-        self._project({"name": name, "description": description, "created_s": now, "modified_s": now})
+        self._project({"name": name, "description": "", **settings, "created_s": now, "modified_s": now})
 
-    def update_project(self, name: str, description: str, now: float) -> None:
-        """Change the description."""
-        self._project({**self.project(name), "description": description, "modified_s": now})
+    def update_project(self, name: str, settings: Change, now: float) -> None:
+        """Change what is only kept of it."""
+        self._project({**self.project(name), **settings, "modified_s": now})
 
     def project(self, name: str) -> Change:
         """The project's facts, or ProjectNotExist."""
         if name not in self.projects:
             raise no_project(name)
         return self.projects[name]
+
+    def disabled(self, project: str) -> bool:
+        """Whether the project is there and may not be used, as one whose account is overdue."""
+        return self.projects.get(project, {}).get("status") == "Disable"
 
     def delete_project(self, name: str) -> None:
         """With all its logstores."""
@@ -179,6 +185,11 @@ class Store:
             raise Refused(400, "LogStoreInfoInvalid", f"ttl: 1..{TTL_FOREVER_DAYS} days")
         logstore.ttl_days, logstore.modified_s = ttl_days, now
         logstore.settings = {**logstore.settings, **settings}
+        self._keep(logstore)
+
+    def delete_softly(self, logstore: StoredLogstore, begin_s: int, end_s: int) -> None:
+        """Mark the logs of these seconds as deleted."""
+        logstore.deleted.append((begin_s, end_s))
         self._keep(logstore)
 
     def logstore(self, project: str, name: str, now: float | None = None) -> StoredLogstore:

@@ -1,0 +1,1 @@
+"""The program with the vendor's OpenAPI SDK for Python: `python -m conformance.openapi talk`."""
