@@ -3,10 +3,12 @@
 import os
 import shlex
 import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from pipelines.landing.table.home import use
 from sls_io.emulator import Emulator
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
 from tests.backends import s3
@@ -41,6 +43,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """A failure says which command shows it again."""
     for report in (*terminalreporter.stats.get("failed", ()), *terminalreporter.stats.get("error", ())):
         terminalreporter.write_line(f"again: {sys.executable} -m pytest {shlex.quote(report.nodeid)}")
+
+
+@pytest.fixture(autouse=True)
+def nobodys_project() -> Iterator[None]:
+    """Definitions that a test loads say which project the process works for; the next test's is its own."""
+    yield
+    use(None)
 
 
 @pytest.fixture

@@ -50,12 +50,12 @@ class Project:
         return self.folder / "var"
 
 
-def use(folder: Path) -> None:
+def use(folder: Path | None) -> None:
     """Work for the project in `folder` or above it, wherever this process was started. Its package can be
-    imported from here on, also where it is not installed."""
-    _used[:] = [folder.resolve()]
+    imported from here on, also where it is not installed. None: for that of the working folder again."""
+    _used[:] = [] if folder is None else [folder.resolve()]
     own = project()
-    if own is not None and str(own.source) not in sys.path:
+    if _used and own is not None and str(own.source) not in sys.path:
         sys.path.insert(0, str(own.source))
 
 
@@ -102,14 +102,16 @@ def _read(folder: Path, changed_ns: int) -> Project | None:
         raise ConfigError(
             f"{path} cannot be read: {error}; it says where the project's logstores are"
         ) from None
-    told = said.get("tool", {}).get("dg", {}).get("project", {})
-    module = told.get("defs_module") or (f"{told['root_module']}.defs" if "root_module" in told else "")
-    if not module:
+    try:
+        told = said["tool"]["dg"]["project"]
+        root = str(told.get("root_module", ""))
+        module = str(told.get("defs_module") or told["root_module"] + ".defs")
+    except (KeyError, TypeError, AttributeError):
         return None
-    below = Path(*module.split("."))
+    below = Path(*module.strip(".").split("."))
     # `create-dagster` has packages under `src`.
     source = folder / "src" if (folder / "src" / below).is_dir() else folder
-    return Project(folder, told.get("root_module") or module.rpartition(".")[0], source, source / below)
+    return Project(folder, root or module.rpartition(".")[0], source, source / below)
 
 
 def home() -> Path:
