@@ -24,6 +24,7 @@ class World:
     """Started programs end with the block, and so does the emulator."""
 
     def __init__(self, built: Mapping[str, Built]) -> None:
+        self.project, self.made = PROJECT, False
         self.languages = tuple(language for language, each in built.items() if each.command)
         self._built = built
         self.logs_folder = OUT / "logs"
@@ -108,7 +109,7 @@ class World:
         if language == "java":
             command[1:1] = jvm_flags(self._relay.port)
         endpoint = NAME if language == "java" else f"http://{NAME}"
-        paths = os.pathsep.join((str(OUT.parents[1]), str(OUT / "python")))
+        paths = os.pathsep.join(self._built[language].paths)
         environment = clean_environment(
             **{ID: KEY_PAIR[0], SECRET: secret},
             http_proxy=self.emulator.endpoint,

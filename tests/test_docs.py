@@ -94,7 +94,7 @@ def test_an_example_is_short_says_how_to_run_it_and_uses_public_names(example: P
 
 
 def test_every_file_the_map_names_is_there() -> None:
-    folders = "sls_io|pipelines|examples|docs|dbt|bench|conformance|chaos|tests"
+    folders = "sls_io|pipelines|examples|docs|dbt|bench|conformance|real|chaos|tests"
     named = re.findall(rf"`((?:{folders})/[\w./]*)`", ARCHITECTURE)
     assert [name for name in named if not (ROOT / name).exists()] == []
 
@@ -140,4 +140,7 @@ def test_a_java_home_that_is_none_is_named_with_its_cure() -> None:
 def test_make_alone_lists_the_verbs() -> None:
     said = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     verbs = [line.split()[1] for line in said.splitlines()]
-    assert verbs == "setup demo dev test test-live check bench conformance simulate chaos fuzz clean".split()
+    assert (
+        verbs
+        == "setup demo dev test test-live check bench conformance real simulate chaos fuzz clean".split()
+    )

@@ -5,6 +5,7 @@
 
 import argparse
 import json
+import os
 import signal
 import sys
 import threading
@@ -14,7 +15,7 @@ from typing import Any
 from aliyun.log import LogClient, LogException, LogItem, PutLogsRequest
 from aliyun.log.consumer import ConsumerProcessorBase, ConsumerWorker, CursorPosition, LogHubConfig
 
-from conformance.environment import key_pair
+from conformance.environment import TOKEN, key_pair
 from sls_io.values.clock import SYSTEM_CLOCK
 
 KEYS = 8
@@ -46,7 +47,10 @@ class Talk:
     """The vendor's client, one command a line."""
 
     def __init__(self, flags: argparse.Namespace) -> None:
-        self._client = LogClient(flags.endpoint, *key_pair(), auth_version=flags.sign, region="emulated")
+        token = os.environ.get(TOKEN) or None
+        self._client = LogClient(
+            flags.endpoint, *key_pair(), securityToken=token, auth_version=flags.sign, region=flags.region
+        )
         self._project, self._text = flags.project, flags.text
         self._next: dict[tuple[str, str], int] = defaultdict(int)
         self._retries = 0
@@ -57,6 +61,7 @@ class Talk:
             self._client.create_project(store, "")
         elif command == "store":
             self._client.create_logstore(self._project, store, ttl=1, shard_count=int(words[0]))
+            self._wait_for(store)
         elif command == "put":
             self._put(store, words[0], int(words[1]), words[2])
         elif command == "read":
@@ -78,6 +83,19 @@ class Talk:
                 tell("error", status=refused.get_resp_status(), code=code, message=message)
             else:
                 tell("done", retries=self._retries)
+
+    def _wait_for(self, store: str) -> None:
+        """A logstore takes calls some seconds after it was made."""
+        for tried in range(1, TRIES + 1):
+            try:
+                for shard in self._client.list_shards(self._project, store).get_shards_info():
+                    self._client.get_end_cursor(self._project, store, shard["shardID"])
+            except LogException:
+                if tried == TRIES:
+                    raise
+                SYSTEM_CLOCK.sleep(PAUSE_S)
+            else:
+                return
 
     def _put(self, store: str, prefix: str, count: int, kind: str) -> None:
         for done in range(0, count, LOGS_A_GROUP):
@@ -173,6 +191,7 @@ def main() -> None:
     parser.add_argument("--sign", default="v1")
     parser.add_argument("--compress", default="lz4")
     parser.add_argument("--order", default="false")
+    parser.add_argument("--region", default="emulated")
     parser.add_argument("--heartbeat-s", type=int, default=1)
     parser.add_argument("--timeout-s", type=int, default=6)
     for name in ("project", "store", "text", "group", "consumer"):
