@@ -12,3 +12,7 @@ class Keys(NamedTuple):
     token: str = ""
     expires_s: float = float("inf")
     place: str = ""
+
+
+NO_KEYS = Keys("", "")
+"""In the place of those that stand somewhere and are not meant."""

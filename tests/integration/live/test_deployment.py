@@ -1,0 +1,159 @@
+"""A deployment as it is on Aliyun, on loopback: a role of the node and nothing else, keys that end every few
+seconds, an endpoint of the inner network, OSS that refuses what OSS refuses, quotas, and the least policies.
+
+The names are Aliyun's own. The service's and STS's are reached through the proxy that settings name, OSS
+through the store's; nobody resolves them.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sls_io.emulator import Emulator
+from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
+from sls_io.values.clock import SYSTEM_CLOCK
+from tests import needs
+from tests.backends.places import Servers
+from tests.backends.strict import OSS_INSIDE
+from tests.sources import ROOT
+from tests.worlds.command_line import separately
+from tests.worlds.fake_aliyun import FakeAliyun, fake_aliyun
+from tests.worlds.one_logstore import PROJECT
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+LASTS_S = 4.0
+LOGSTORE = "access_logs"
+ENDPOINT = "https://cn-hangzhou-intranet.log.aliyuncs.com"
+SETTINGS = """type: pipelines.components.SlsLogstore
+attributes:
+  service: {service}
+  group: lake
+  table: bronze.access_logs
+  start: 2026-01-01-00:00
+  columns: {{status: int, latency_ms: double}}
+  budget: {{settle_s: 0}}
+"""
+
+
+def least_policy() -> dict[str, Any]:
+    """What docs/policies.md gives a deployment, and the two actions more that the doctor needs."""
+    page = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    policy: dict[str, Any] = json.loads(text.replace("PROJECT", PROJECT).replace("LOGSTORE", LOGSTORE))
+    place = f"acs:log:*:*:project/{PROJECT}"
+    policy["Statement"] += [
+        {"Effect": "Allow", "Action": "log:GetProject", "Resource": place},
+        {
+            "Effect": "Allow",
+            "Action": "log:DeleteConsumerGroup",
+            "Resource": f"{place}/logstore/{LOGSTORE}/consumergroup/*",
+        },
+    ]
+    return policy
+
+
+class Deployment:
+    """Its settings and environment, and the verbs as a person or a schedule starts them."""
+
+    def __init__(self, aliyun: FakeAliyun, emulator: Emulator, servers: Servers, folder: Path) -> None:
+        self.aliyun, self.emulator, self.folder = aliyun, emulator, folder
+        self.bucket = servers.s3.new_bucket()
+        self._s3, self._lock, self._policy = servers.s3, threading.Lock(), least_policy()
+        aliyun.issued, aliyun.lives_s, aliyun.log_port = self._issued, LASTS_S, emulator.port
+        self.issued = 0
+        self.defs = self._settings(
+            "defs.yaml", {"endpoint": ENDPOINT, "proxy": f"http://127.0.0.1:{aliyun.port}"}
+        )
+        self._by_owner = self._settings("owner.yaml", {"endpoint": emulator.endpoint}, "env")
+
+    def _settings(self, name: str, service: dict[str, str], provider: str = "default") -> Path:
+        place = {"project": PROJECT, "logstore": LOGSTORE, "credentials": {"provider": provider}}
+        path = self.folder / name
+        path.write_text(SETTINGS.format(service=json.dumps({**service, **place})))
+        return path
+
+    def _issued(self, key_id: str, secret: str, token: str) -> None:
+        """The service and the store know each key that the node's role gets, for as long as it lasts."""
+        with self._lock:
+            self.issued += 1
+            self.emulator.admin.add_key(key_id, secret, token=token, lasts_s=LASTS_S, policy=self._policy)
+            self._s3.add_key(key_id, SYSTEM_CLOCK.now() + LASTS_S)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """No key is among them."""
+        kept = {n: v for n, v in os.environ.items() if not n.startswith(("AWS_", "ALIBABA_", "PYICEBERG_"))}
+        lake = {
+            "TYPE": "sql",
+            "URI": f"sqlite:///{self.folder}/catalog.sqlite?timeout=30",
+            "WAREHOUSE": f"oss://{self.bucket}/lake",
+            "S3__ENDPOINT": f"http://{OSS_INSIDE}",
+            "S3__PROXY_URI": self._s3.proxy,
+            "CLIENT__CREDENTIALS_PROVIDER": "default",
+        }
+        return {
+            **kept,
+            **{f"PYICEBERG_CATALOG__LAKE__{name}": value for name, value in lake.items()},
+            **self.aliyun.variables,
+            "SSL_CERT_FILE": str(self.aliyun.authority),
+            "HOME": str(self.folder),
+            "SLS_LAKE_HOME": str(self.folder / "state"),
+            "SLS_LAKE_JARS": str(needs.s3_jars(self.folder)),
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def verb(self, *words: str, fails: bool = False) -> dict[str, Any]:
+        """The document of a verb, which must do what it says, or may fail."""
+        program = "from pipelines.cli.main import main; main()"
+        named = [] if words[0] == "dbt" else ["-l", str(self.defs)]
+        json_ = ["--json"] if words[0] != "dbt" else []
+        done = subprocess.run(
+            [sys.executable, "-c", program, *words, *named, *json_],
+            env=self.variables, cwd=ROOT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0 or fails, f"{words}: {done.stdout[-3000:]} {done.stderr[-3000:]}"
+        assert "canary" not in done.stdout + done.stderr
+        document: dict[str, Any] = json.loads(done.stdout) if json_ else {"text": done.stdout}
+        return document
+
+    def put(self, rows: int) -> None:
+        """Logs, by somebody else's key."""
+        separately("load", "--rows", str(rows), "-l", str(self._by_owner))
+
+
+@pytest.fixture
+def deployment(emulator: Emulator, servers: Servers, tmp_path: Path) -> Iterator[Deployment]:
+    folder = tmp_path / "deployment"
+    folder.mkdir()
+    with fake_aliyun(folder) as aliyun:
+        made = Deployment(aliyun, emulator, servers, folder)
+        emulator.admin.add_key(FAKE_ID, FAKE_SECRET)
+        separately("load", "--rows", "1", "--create", "-l", str(made._by_owner))
+        yield made
+
+
+def test_a_deployment_with_a_nodes_role_lands_maintains_verifies_and_feeds_dbt(
+    deployment: Deployment,
+) -> None:
+    verb = deployment.verb
+    said = {trial["name"]: trial for trial in verb("doctor", fails=True)["trials"]}
+    # The emulator's own region is another one.
+    assert [name for name, trial in said.items() if trial["grade"] != "fine"] == ["project"], said
+    assert "from ECS role" in said["keys"]["came"] and "assumed-role/node-role" in said["identity"]["came"]
+    deployment.put(2_000)
+    assert verb("land")["rows"] == 2_001
+    deployment.put(500)
+    assert verb("land")["rows"] == 500
+    verb("table", "maintain", "--execute")
+    assert verb("verify", "--pull")["ok"]
+    verb("dbt", "build")
+    assert deployment.issued > 20, "keys ended all the time"
