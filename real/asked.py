@@ -1,7 +1,6 @@
 """What somebody gave for a run on an account, what the run will make there, and what that costs."""
 
 import json
-import os
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,14 +8,14 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from pipelines.landing.table.home import CATALOG
+from pipelines.landing.table.home import CATALOG, configured
+from pipelines.landing.table.lake import NAMES_A_CATALOG
 from sls_io.values.errors import ConfigError
 from sls_io.values.settings import Credentials, Service
 
 PREFIX = "sls-lake-real-"
 """Nothing of another name is ever made or removed."""
 CATALOG_VARIABLES = f"PYICEBERG_CATALOG__{CATALOG.upper()}__"
-_NAMES_A_CATALOG = {f"{CATALOG_VARIABLES}{word}" for word in ("TYPE", "URI", "PY_CATALOG_IMPL")}
 LANDED, QUOTA = "landed", "quota"
 GROUP_MB, WRITE_MB, READ_MB = 1, 64, 128
 ROWS = 2_000
@@ -47,7 +46,7 @@ class Asked:
     ending: Credentials | None = None
     warehouse: str = ""
     name: str = field(default_factory=new_name)
-    own_catalog: bool = field(default_factory=lambda: not {*os.environ} & _NAMES_A_CATALOG)
+    own_catalog: bool = field(default_factory=lambda: not NAMES_A_CATALOG & configured().keys())
     """Whether no catalog is named by the environment, so the run has one in its folder."""
 
     def __post_init__(self) -> None:
@@ -89,20 +88,13 @@ class Asked:
         return path
 
     def variables(self) -> dict[str, str]:
-        """The catalog: the one that the environment names, else one of the run's own, on this machine."""
-        own = {"SLS_LAKE_HOME": str(self.folder)}
-        if not self.own_catalog:
-            return own
-        lake = {
-            "TYPE": "sql",
-            "URI": f"sqlite:///{self.folder}/catalog.sqlite?timeout=30",
-            "WAREHOUSE": self.warehouse or f"file://{self.folder}/warehouse",
-        }
-        return {**own, **{f"{CATALOG_VARIABLES}{name}": value for name, value in lake.items()}}
+        """Of the verbs: the catalog is the one that the environment names, else one in the run's folder."""
+        warehouse = {f"{CATALOG_VARIABLES}WAREHOUSE": self.warehouse} if self.warehouse else {}
+        return {"SLS_LAKE_HOME": str(self.folder), **warehouse}
 
     def preview(self) -> Iterator[str]:
         """What is made, and roughly what it costs."""
-        place = self.variables().get(f"{CATALOG_VARIABLES}WAREHOUSE")
+        place = self.warehouse or configured().get("warehouse") or ("its folder" if self.own_catalog else "")
         yield f"It makes, at {self.endpoint}{f' (region {self.region})' if self.region else ''}:"
         yield f"  a project {self.name}, with logstores of 2 shards that keep logs for a day"
         yield f"  a namespace {self.namespace} with a table, in {place or 'the catalog of your environment'}"

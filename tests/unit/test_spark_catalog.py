@@ -65,6 +65,10 @@ def test_the_documented_lines_for_oss_are_enough(monkeypatch: pytest.MonkeyPatch
     assert ours["client.legacy-md5-plugin-enabled"] == "true"
     assert found["spark.executorEnv.AWS_REQUEST_CHECKSUM_CALCULATION"] == "when_required"
     assert os.environ["AWS_REQUEST_CHECKSUM_CALCULATION"] == "when_required", "for the Java that is started"
+    monkeypatch.setattr("pipelines.landing.spark.dbt_environment.require_jars", lambda lake: [])
+    dbt = dbt_environment(Lake({**POSTGRES, **said, KEYS_PROPERTY: "env"}))
+    assert dbt["AWS_REQUEST_CHECKSUM_CALCULATION"] == "when_required", "for dbt, which is started with these"
+    assert dbt["AWS_CONFIG_FILE"] == found["spark.executorEnv.AWS_CONFIG_FILE"]
 
 
 def test_executors_of_a_cluster_get_the_keys_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:

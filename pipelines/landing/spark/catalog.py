@@ -14,7 +14,7 @@ from sqlalchemy.exc import ArgumentError
 
 from pipelines.landing.spark.remote import DEFAULT_MASTER, MASTER_VARIABLE
 from pipelines.landing.spark.store_keys import PROVIDER_CLASS, ask_again
-from pipelines.landing.table.home import CATALOG
+from pipelines.landing.table.home import CATALOG, home, made
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.object_store import (
     KEYS_PROPERTY,
@@ -29,6 +29,8 @@ from sls_io.wire.keys import NO_KEYS
 
 SECRET_NAMES = "(?i)secret|password|token|credential|access[._-]?key|authorization"
 """Settings whose values nobody may see: Spark hides them in its logs, and we keep them off command lines."""
+EXECUTOR = "spark.executorEnv."
+"""Before the name of a variable that executors get."""
 _PREFIX = f"spark.sql.catalog.{CATALOG}"
 _SAME_IN_REST = {
     *("token", "credential", "scope", "audience", "resource", "oauth2-server-uri", "prefix"),
@@ -63,7 +65,7 @@ def catalog_settings(lake: Lake) -> dict[str, str]:
     shared = {"cache-enabled": "false", **_warehouse(lake), **_storage(lake)}
     variables = {**send_whole_bodies(lake.properties), **_keys_asked_again(lake)} if on_s3(lake) else {}
     return {
-        **{f"spark.executorEnv.{name}": value for name, value in variables.items()},
+        **{f"{EXECUTOR}{name}": value for name, value in variables.items()},
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.defaultCatalog": CATALOG,
         _PREFIX: "org.apache.iceberg.spark.SparkCatalog",
@@ -139,7 +141,7 @@ def _storage(lake: Lake) -> dict[str, str]:
 
 def _keys_asked_again(lake: Lake) -> dict[str, str]:
     credentials = keys_of(lake.properties)
-    return ask_again(credentials) if credentials and _on_this_machine() else {}
+    return ask_again(credentials, made(home() / "spark")) if credentials and _on_this_machine() else {}
 
 
 def _on_this_machine() -> bool:

@@ -14,9 +14,9 @@ import shlex
 import sys
 from datetime import UTC, datetime
 from math import isfinite
+from pathlib import Path
 
 from pipelines.landing import ROOT
-from pipelines.landing.table.home import home, made
 from sls_io.values.errors import SlsError
 from sls_io.values.settings import Credentials
 from sls_io.wire.credentials import resolve
@@ -25,9 +25,10 @@ PROVIDER_CLASS = "software.amazon.awssdk.auth.credentials.ProfileCredentialsProv
 _PROFILE = "sls-lake"
 
 
-def ask_again(credentials: Credentials) -> dict[str, str]:
-    """Variables by which Java finds the program; set in this process, too, for the Java that it starts."""
-    path = made(home() / "spark") / "aws-config"
+def ask_again(credentials: Credentials, folder: Path) -> dict[str, str]:
+    """Variables by which Java finds the program, by a file in `folder`; set in this process, too, for the
+    Java that it starts."""
+    path = folder / "aws-config"
     words = ["env", f"PYTHONPATH={_path()}", sys.executable, "-m", __name__, credentials.provider]
     line = shlex.join([*words, *filter(None, [credentials.name])])
     # Whole at once: a Java that runs may read it right now.
