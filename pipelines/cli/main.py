@@ -48,6 +48,8 @@ EXIT_INTERRUPTED: Final = 130
 TYPED_CHARS_MAX: Final = 800
 
 VERBS: Final = {
+    "init": ("pipelines.cli.init", "Make a Dagster project, or give one that is there what it lacks."),
+    "new": ("pipelines.cli.new", "Write a logstore's defs.yaml, with columns for the keys of its logs."),
     "emulator": ("pipelines.cli.emulator", "Run the log service on loopback until Ctrl-C."),
     "load": ("pipelines.cli.load", "Put lines of a file, or generated rows, into a logstore."),
     "check": ("pipelines.cli.check", "Read every logstore's defs.yaml, and say what is wrong with it."),
@@ -72,8 +74,8 @@ VERBS: Final = {
     "dev": ("pipelines.cli.demo.dev", "Run emulator, producer and Dagster's page until Ctrl-C."),
 }
 """Each verb's module, and its line in the list of verbs, which imports none of them."""
-_OWN_NAMES: Final = {"dev", "dbt"}
-"""What they are given is a list of logstores, or not ours."""
+_OWN_NAMES: Final = {"dev", "dbt", "new"}
+"""What they are given is a list of logstores, a name in the service, or not ours."""
 _OF_A_LOGSTORE: Final = {"doctor", "plan", "land", "describe", "verify", "windows"}
 """With no option but `--json` these verbs can be wrong about their logstore alone."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pyiceberg.utils.config import Config
 
+from pipelines.landing.project import project
 from sls_io.values.errors import ConfigError, printable
 
 CATALOG = "lake"
@@ -16,11 +17,15 @@ HOME_VARIABLE = "SLS_LAKE_HOME"
 
 
 def home() -> Path:
-    """The state folder: `SLS_LAKE_HOME`, or `var` under the working folder. Absolute; made by who writes.
+    """The state folder: `SLS_LAKE_HOME`, or `var` of the project, without one that of the working folder.
+    Absolute; made by who writes.
 
     Raises ConfigError when it can be none: empty, a file, or below a file.
     """
-    said = os.environ.get(HOME_VARIABLE, "var")
+    said = os.environ.get(HOME_VARIABLE)
+    if said is None:
+        own = project()
+        said = "var" if own is None else str(own.state)
     if not said.strip():
         raise ConfigError(f"{HOME_VARIABLE} is set and empty: name a folder, or unset it for ./var")
     folder = Path(said).absolute()
