@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 
 from pipelines.landing.defs_file import check_folder
-from pipelines.landing.project import use
+from pipelines.landing.table.home import use
 from pipelines.landing.umask import keep_others_out
 
 # Code servers and runs begin here, and `dagster` started them, which leaves the umask as it is.

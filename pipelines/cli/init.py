@@ -23,7 +23,7 @@ from rich.markup import escape
 
 import pipelines
 from pipelines.cli.output import Output, verb
-from pipelines.landing.project import MARKER, Project, of, use
+from pipelines.landing.table.home import MARKER, Project, of, use
 from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError
 
@@ -66,7 +66,7 @@ _MODELS: Final = '''\
 
 from pathlib import Path
 
-from pipelines.landing.project import use
+from pipelines.landing.table.home import use
 
 use(Path(__file__).parent)
 
@@ -110,7 +110,7 @@ def init(output: Output, *, folder: Path, s3: bool) -> None:
     for path in fetched:
         output.say(f"fetched {path.name}")
     # A process of its own: what Java and Spark say is kept in a file there.
-    shown = sys.stderr if output.as_json else None
+    shown = subprocess.DEVNULL if output.as_json else None
     subprocess.run(
         [sys.executable, "-m", "pipelines.landing.spark.record"], cwd=folder, stdout=shown, check=False
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipelines.cli.session import choose, keep
-from pipelines.landing.project import MARKER, nearest
+from pipelines.landing.table.home import MARKER, nearest
 from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError, printable
 

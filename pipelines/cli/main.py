@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from pipelines.cli import session as sessions
 from pipelines.cli.logstores import check_named
@@ -108,11 +109,23 @@ class Verbs(click.Group):
             raise InvariantBroken(f"{module}.{cmd_name} is no command")
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The verbs by their list: click would import each of them to ask whether it is hidden."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [
+            CompletionItem(verb, help=line)
+            for verb, (_, line) in VERBS.items()
+            if verb.startswith(incomplete)
+        ]
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] in VERBS and args[0] not in _OWN_NAMES and not ctx.params.get("debug"):
             check_named(args[1:], needed=args[0] in _OF_A_LOGSTORE and set(args[1:]) <= {"--json"})
+        if args and args[0] not in VERBS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise click.NoSuchCommand(args[0], possibilities=VERBS, ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -4,6 +4,8 @@ Each type is tried over a sample, by the cast that landings use; beside it stand
 Of a logstore that is set up already nothing is written: its columns are shown beside the sample's.
 """
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -17,13 +19,15 @@ from pipelines.cli.files.packing import Counts
 from pipelines.cli.load import format_option, recognised
 from pipelines.cli.logstores import defs_of, project_root, written
 from pipelines.cli.output import Output, verb
-from pipelines.landing.first_file import NO_COLUMNS, Answer, Named, ask, require_answer, text
+from pipelines.landing.first_file import NO_COLUMNS, FirstLook, Named, ask, require_answer, text
 from pipelines.landing.logstore import checked
 from pipelines.landing.suggestion import SAMPLE_LOGS, Contents, Suggested, lines, suggested
 from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError, printable
 
 LOGSTORE = "logstore"
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}", re.ASCII)
+_ANY_HOUR = "2026-01-01-00:00"
 
 
 @click.command("new")
@@ -70,9 +74,13 @@ def new(
         logs = _sampled(output, source, format_name, answer)
         _show_beside(output, name, logs, attributes.get("columns") or {})
         return
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"{printable(name)!r} is no name of a folder: letters, digits, - and _, at most 63")
     named = Named.of(
         name, endpoint=endpoint, project=project, logstore=logstore_name, group=group, table=table
     )
+    # What is wrong with a name is said before anybody is asked.
+    checked(named.settings(start or _ANY_HOUR), defs / name / "defs.yaml")
     answer = ask(named, sample=source == LOGSTORE)
     logs = _sampled(output, source, format_name, answer)
     keys = suggested(logs)
@@ -106,7 +114,7 @@ def write(path: Path, named: Named, start: str, why: str, keys: Sequence[Suggest
     path.write_text(text(named, start, why, shown), encoding="utf-8")
 
 
-def _sampled(output: Output, source: str, format_name: str, answer: Answer) -> list[Contents]:
+def _sampled(output: Output, source: str, format_name: str, answer: FirstLook) -> list[Contents]:
     """The logs that the columns come from; says where they are from."""
     if source == LOGSTORE:
         require_answer(answer)
@@ -117,7 +125,8 @@ def _sampled(output: Output, source: str, format_name: str, answer: Answer) -> l
         )
         return answer.logs
     path = Path(source)
-    if not path.is_file():
+    # Not `Path.is_file`: of a name that is too long for any file that raises.
+    if not os.path.isfile(path):
         raise ConfigError(f"no file {printable(source)}: name one of such logs, or say --from {LOGSTORE}")
     file = recognised(path, format_name)
     logs: list[Contents] = [log.contents for log in islice(parse_file(file, Counts()), SAMPLE_LOGS)]

@@ -32,7 +32,7 @@ from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
 from pipelines.landing import environment
 from pipelines.landing.defs_file import FILES, TEMPLATE, read_documents
 from pipelines.landing.logstore import Logstore, checked
-from pipelines.landing.project import use
+from pipelines.landing.table.home import use
 
 _TEMPLATE = {"type": "string", "pattern": f"^{TEMPLATE}$"}
 

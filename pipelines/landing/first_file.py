@@ -1,6 +1,6 @@
 """The first `defs.yaml` of a logstore, written from what the service says and from a sample of its logs.
 
-`dg scaffold defs pipelines.components.SlsLogstore NAME` and `sls-lake new NAME` write the same file.
+`dg scaffold defs pipelines.components.SlsLogstore NAME` and the verb `new` write the same file.
 
 What nobody says is taken from the name and from the service: `start` is the hour of its oldest log, where it
 answers. Where it does not the history begins with today, and the file says so.
@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
+
+from pydantic import ValidationError
 
 from pipelines.landing.defs_file import filled
 from pipelines.landing.suggestion import SAMPLE_LOGS, Contents
@@ -57,7 +59,7 @@ attributes:
   # Off until somebody turns it on, as all schedules and sensors are.
   schedule: "*/5 * * * *"
   # sensors: [demand, health]
-  # All settings: docs/reference.md. `sls-lake check` reads this file again.
+  # All settings: docs/reference.md. The verb `check` reads this file again.
 """
 
 
@@ -109,7 +111,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FirstLook:
     """What the service said. `start` is the first hour of the history, and `why` says why it is that.
 
     `trouble` is why it could not be asked, "" where it could.
@@ -138,14 +140,14 @@ def text(named: Named, start: str, why: str, columns: Sequence[str] = NO_COLUMNS
     )
 
 
-def ask(named: Named, *, sample: bool = False) -> Answer:
+def ask(named: Named, *, sample: bool = False) -> FirstLook:
     """The oldest log's hour of any shard, with `sample` the newest logs, too. Raises nothing: what cannot be
     asked is said."""
     today = datetime.fromtimestamp(SYSTEM_CLOCK.now(), UTC).strftime("%Y-%m-%d-00:00")
     told, unset = filled({"service": named.service}, "the new defs.yaml")
     if unset:
         trouble = f"{', '.join(unset.values())} is not set"
-        return Answer(today, f"Nobody could be asked for the oldest log, {trouble}: look.", trouble)
+        return FirstLook(today, f"Nobody could be asked for the oldest log, {trouble}: look.", trouble)
     try:
         service = Service.model_validate({**told["service"], "tries_max": 1})
         with SlsClient(service, deadline_s=_CALL_S) as client:
@@ -156,12 +158,13 @@ def ask(named: Named, *, sample: bool = False) -> Answer:
             retention_s = client.retention_s() if sample else None
     except (SlsError, ValueError) as error:
         why = "The service could not be asked for its oldest log: look whether history begins earlier."
-        return Answer(today, why, str(error))
+        said = error.errors(include_input=False) if isinstance(error, ValidationError) else ()
+        return FirstLook(today, why, "; ".join(each["msg"] for each in said) or str(error))
     why = "The hour of the oldest log that the service had."
-    return Answer(_hour(oldest_s), why, shards=len(heads), retention_s=retention_s, logs=logs)
+    return FirstLook(_hour(oldest_s), why, shards=len(heads), retention_s=retention_s, logs=logs)
 
 
-def require_answer(answer: Answer) -> None:
+def require_answer(answer: FirstLook) -> None:
     """Raises ConfigError where the service could not be asked."""
     if answer.trouble:
         raise ConfigError(

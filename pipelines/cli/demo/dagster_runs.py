@@ -1,7 +1,8 @@
 """Dagster runs carried out in this process, recorded where Dagster's page finds them.
 
 The definitions are loaded the way Dagster loads them: all of the project's package. What a micro-batch may
-do is not decided here either: the schedule is asked for its tick, and its run request is carried out as it is.
+do is not decided here either: the schedule is asked for its tick, and its run request is carried out as it
+is.
 """
 
 import importlib
@@ -14,7 +15,7 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.project import project
+from pipelines.landing.table.home import project
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError, SlsError
 

@@ -18,9 +18,8 @@ the state folder.
 import hashlib
 from pathlib import Path
 
-from pipelines.landing.project import own_and_checkout
 from pipelines.landing.spark.java import OPTIONS, Java, spark_home
-from pipelines.landing.table.home import home
+from pipelines.landing.table.home import home, own_and_checkout
 
 SUFFIX = ".jsa"
 _QUIET = "-Xlog:disable"

@@ -11,13 +11,13 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from pipelines.landing.project import own_and_checkout
 from pipelines.landing.spark.catalog import EXECUTOR, is_secret
 from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING
 from pipelines.landing.spark.remote import without_session
 from pipelines.landing.spark.session import base_conf, catalog_conf, require_jars
-from pipelines.landing.table.home import home, made
+from pipelines.landing.table.home import home, made, own_and_checkout
 from pipelines.landing.table.lake import Lake
+from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError
 
 _TARGET_VARIABLE = "SLS_DBT_TARGET"
@@ -70,8 +70,8 @@ def dbt_folder() -> Path:
     if there := [folder for folder in found if (folder / "dbt_project.yml").is_file()]:
         return there[0]
     raise ConfigError(
-        f"there is no dbt project in {found[0] if found else Path.cwd()}: go to the project's folder, or "
-        "make one with `sls-lake init .`"
+        f"there is no dbt project in {found[0] if found else Path.cwd()}: go to the project's folder",
+        cures=(Call(("init", "."), harmless=True, does="makes one"),),
     )
 
 

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from pipelines.landing.project import set_up_by
 from pipelines.landing.umask import keep_others_out
 from sls_io.values.errors import ConfigError
 
@@ -119,7 +118,7 @@ def fetch(folder: Path, jars: Sequence[Jar] = JARS) -> list[Path]:
         found = ivy / "jars" / jar.name
         if not _is_good(found, jar):
             raise ConfigError(
-                f"{jar.coordinates} is not the file that was pinned: remove {ivy} and run `{set_up_by()}` "
+                f"{jar.coordinates} is not the file that was pinned: remove {ivy} and fetch it "
                 f"again, or check the repository that {_ENVIRONMENT_HINT} names"
             )
         os.replace(found, folder / jar.name)
@@ -172,7 +171,7 @@ def _resolve(jars: Iterable[Jar], ivy: Path) -> None:
     if code:
         raise ConfigError(
             f"the jars could not be resolved, see {log}: check Java 17 and the way to the central Maven "
-            f"repository ({_ENVIRONMENT_HINT} names a mirror), then run `{set_up_by()}` again"
+            f"repository ({_ENVIRONMENT_HINT} names a mirror), then do it again"
         )
     log.unlink()
 
