@@ -22,7 +22,7 @@ RUN python3 -m venv /opt/venv \
     && pip install --no-cache-dir -c constraints.txt uv \
     && SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt UV_LINK_MODE=copy \
         uv pip install --no-cache --compile-bytecode --python /opt/venv/bin/python -c constraints.txt \
-        -r pyproject.toml setuptools \
+        -r pyproject.toml --extra dbt setuptools \
     && pip uninstall -y --quiet uv \
     && find /opt/venv -name '*.jar' -exec touch -d @1767225600 {} +
 # The jars: from Maven Central by Spark's own resolver, each by its sha256. --build-arg S3=s3 brings the one that

@@ -32,7 +32,7 @@ import dagster as dg
 from dagster_dbt import DagsterDbtTranslator, DbtCliResource, DbtProject, dbt_assets
 
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK, SparkEngine
-from pipelines.landing.spark.dbt_environment import PROJECT_DIR, dbt_environment
+from pipelines.landing.spark.dbt_environment import dbt_environment, dbt_folder
 from pipelines.landing.umask import keep_others_out
 from sls_io.values.errors import ConfigError
 
@@ -139,10 +139,9 @@ def _parse(project: DbtProject) -> None:
         raise ConfigError(f"dbt cannot read {project.project_dir}: {said[-1] if said else 'it said nothing'}")
 
 
+_FOLDER = dbt_folder()
 PROJECT = prepared(
-    DbtProject(
-        project_dir=PROJECT_DIR, profiles_dir=PROJECT_DIR, target_path=PROJECT_DIR.parent / "var/dbt/target"
-    )
+    DbtProject(project_dir=_FOLDER, profiles_dir=_FOLDER, target_path=_FOLDER.parent / "var/dbt/target")
 )
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from pipelines.landing.table.home import CATALOG, configured
-from pipelines.landing.table.lake import NAMES_A_CATALOG
+from pipelines.landing.table.home import CATALOG
+from pipelines.landing.table.lake import NAMES_A_CATALOG, configured
 from sls_io.values.errors import ConfigError
 from sls_io.values.settings import Credentials, Service
 

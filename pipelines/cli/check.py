@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.cli.logstores import DEFS, one_name, project_files, project_root, single_files, written
+from pipelines.cli.logstores import defs_of, one_name, project_files, project_root, single_files, written
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, verb
 from sls_io.values.clock import SYSTEM_CLOCK
@@ -31,14 +31,13 @@ def check(output: Output) -> None:
     refused.
     """
     root = project_root()
-    if not (root / DEFS).is_dir():
-        raise ConfigError(f"there is no {DEFS} in {root} or above it: run this in the project's folder")
+    defs = defs_of(root)
     found, names = [], dict[str, Path | str]()
     for _, place, attributes in written(root):
         read = _read(place, attributes, names)
         found.append(asdict(read))
         _show(output, read)
-    strange = list(_strangers(root))
+    strange = list(_strangers(root, defs))
     for wrong in strange:
         output.say(f"[red]wrong[/]: {_escaped(wrong)}")
     bad = sum(bool(each["wrong"]) for each in found) + len(strange)
@@ -120,13 +119,13 @@ def _require_what_is_named(logstore: "Logstore") -> None:
         parsed(logstore.coordinator.database)
 
 
-def _strangers(root: Path) -> Iterator[str]:
+def _strangers(root: Path, defs: Path) -> Iterator[str]:
     """What is wrong with the files that are about no logstore. A type that nobody can load is most often ours
     with a slip of the pen; Dagster would load none of the definitions."""
     from pipelines.landing.defs_file import FILES, read_document
 
     ours = {*single_files(root), *project_files(root)}
-    for path in sorted(path for name in FILES for path in (root / DEFS).rglob(name)):
+    for path in sorted(path for name in FILES for path in defs.rglob(name)):
         if path in ours:
             continue
         try:

@@ -25,7 +25,9 @@ def dbt(output: Output, *, arguments: tuple[str, ...]) -> None:
     # It lies beside the Python that runs us; a virtual environment need not be on the PATH.
     program = Path(sys.executable).with_name("dbt")
     if not program.is_file():
-        raise ConfigError(f"no dbt at {program}: run `make setup`")
+        raise ConfigError(
+            f"no dbt at {program}: install it into this environment, `pip install 'sls-lake[dbt]'`"
+        )
     remote = os.environ.get(REMOTE_VARIABLE, "")
     if not remote:
         require_java()

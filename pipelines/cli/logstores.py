@@ -1,4 +1,4 @@
-"""Which logstore a verb means: a name under `pipelines/defs`, or the only one there is."""
+"""Which logstore a verb means: a name in the project's folder of logstores, or the only one there is."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipelines.cli.session import choose, keep
+from pipelines.landing.table.home import MARKER, nearest
+from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError, printable
 
 if TYPE_CHECKING:
     from pipelines.landing.logstore import Logstore
 
-DEFS = Path("pipelines") / "defs"
-
-
+INIT = Call(("init", "DIR"), does="makes a project")
 _OPTIONS = ("--logstore", "-l")
 
 
@@ -27,7 +27,7 @@ def logstore_option(function: Callable[..., Any]) -> Callable[..., Any]:
         "name",
         metavar="NAME",
         shell_complete=_names_like,
-        help="Folder under pipelines/defs, or a path to a defs.yaml; not needed when there is only one.",
+        help="A name that `logstores` lists, or a path to a defs.yaml; not needed when there is only one.",
     )(function)
 
 
@@ -37,28 +37,43 @@ def _names_like(context: click.Context, parameter: click.Parameter, incomplete: 
 
 
 def project_root(start: Path | None = None) -> Path:
-    """The nearest folder at or above `start` that has a pyproject.toml, else `start` itself."""
+    """The folder of the nearest project at or above `start`, else `start` itself."""
     here = (start or Path.cwd()).resolve()
-    for folder in (here, *here.parents):
-        if (folder / "pyproject.toml").is_file() and (folder / DEFS).is_dir():
-            return folder
-    return here
+    found = nearest(here)
+    return here if found is None else found.folder
+
+
+def defs_of(root: Path) -> Path:
+    """The project's folder of logstores. Raises ConfigError where there is no project, or no such folder."""
+    found = nearest(root)
+    if found is None:
+        raise ConfigError(f"{root} is in no project: go to the folder of one", cures=(INIT,))
+    if not found.defs.is_dir():
+        raise ConfigError(
+            f"there is no folder {found.defs}, where {found.folder / MARKER} says that logstores lie: make it"
+        )
+    return found.defs
 
 
 def known(root: Path) -> list[str]:
-    """Names of the logstores of the project: folders of pipelines/defs that hold one, and what the list of a
-    folder that holds many of them names."""
+    """Names of the logstores of the project: folders of its definitions that hold one, and what the list of
+    a folder that holds many of them names."""
     return sorted(_files(root))
 
 
 def project_files(root: Path) -> list[Path]:
     """The files that are about many logstores each."""
-    return [path for path in sorted((root / DEFS).glob("*/defs.yaml")) if _is_about(path, "SlsProject")]
+    return [path for path in _defs_files(root) if _is_about(path, "SlsProject")]
 
 
 def single_files(root: Path) -> list[Path]:
     """The files that are about one logstore each."""
-    return [path for path in sorted((root / DEFS).glob("*/defs.yaml")) if _is_about(path, "SlsLogstore")]
+    return [path for path in _defs_files(root) if _is_about(path, "SlsLogstore")]
+
+
+def _defs_files(root: Path) -> list[Path]:
+    found = nearest(root)
+    return [] if found is None else sorted(found.defs.glob("*/defs.yaml"))
 
 
 def written(root: Path) -> "Iterator[tuple[str, Path | str, Mapping[str, Any] | ConfigError]]":
@@ -127,7 +142,7 @@ def defs_path(name: str | None, root: Path) -> Path:
         path = Path(name)
         if not path.is_file():
             raise ConfigError(
-                f"no file {printable(name)}: give a name under pipelines/defs or a path to a defs.yaml"
+                f"no file {printable(name)}: give a name that `logstores` lists, or a path to a defs.yaml"
             )
         return path
     names = dict(sorted(_files(root).items()))
@@ -136,8 +151,7 @@ def defs_path(name: str | None, root: Path) -> Path:
             _members_of(path)  # one that cannot be read says so
     if not names:
         raise ConfigError(
-            f"no logstore under {root / DEFS}: run this in the project's folder, "
-            "or write pipelines/defs/NAME/defs.yaml"
+            f"no logstore is set up in {defs_of(root)}", cures=(Call(("new", "NAME"), does="sets one up"),)
         )
     if name is None and len(names) > 1:
         raise ConfigError(

@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from pipelines.cli import session as sessions
 from pipelines.cli.logstores import check_named
@@ -48,6 +49,8 @@ EXIT_INTERRUPTED: Final = 130
 TYPED_CHARS_MAX: Final = 800
 
 VERBS: Final = {
+    "init": ("pipelines.cli.init", "Make a Dagster project, or give one that is there what it lacks."),
+    "new": ("pipelines.cli.new", "Write a logstore's defs.yaml, with columns for the keys of its logs."),
     "emulator": ("pipelines.cli.emulator", "Run the log service on loopback until Ctrl-C."),
     "load": ("pipelines.cli.load", "Put lines of a file, or generated rows, into a logstore."),
     "check": ("pipelines.cli.check", "Read every logstore's defs.yaml, and say what is wrong with it."),
@@ -72,8 +75,8 @@ VERBS: Final = {
     "dev": ("pipelines.cli.demo.dev", "Run emulator, producer and Dagster's page until Ctrl-C."),
 }
 """Each verb's module, and its line in the list of verbs, which imports none of them."""
-_OWN_NAMES: Final = {"dev", "dbt"}
-"""What they are given is a list of logstores, or not ours."""
+_OWN_NAMES: Final = {"dev", "dbt", "new"}
+"""What they are given is a list of logstores, a name in the service, or not ours."""
 _OF_A_LOGSTORE: Final = {"doctor", "plan", "land", "describe", "verify", "windows"}
 """With no option but `--json` these verbs can be wrong about their logstore alone."""
 
@@ -106,11 +109,23 @@ class Verbs(click.Group):
             raise InvariantBroken(f"{module}.{cmd_name} is no command")
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The verbs by their list: click would import each of them to ask whether it is hidden."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [
+            CompletionItem(verb, help=line)
+            for verb, (_, line) in VERBS.items()
+            if verb.startswith(incomplete)
+        ]
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] in VERBS and args[0] not in _OWN_NAMES and not ctx.params.get("debug"):
             check_named(args[1:], needed=args[0] in _OF_A_LOGSTORE and set(args[1:]) <= {"--json"})
+        if args and args[0] not in VERBS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise click.NoSuchCommand(args[0], possibilities=VERBS, ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -111,6 +111,16 @@ models:
 def stage(output: Output, *, name: str | None, by_minute: bool) -> None:
     """Write the dbt staging model of a logstore, where there is none yet."""
     logstore = resolve(name)
+    paths = write_models(logstore, by_minute=by_minute)
+    for path in paths:
+        output.say(f"wrote {path}")
+    output.say("Dagster, when reloaded, keeps what is new")
+    output.say_cures(Call(("dbt", "build"), does="makes it, once the table is there"))
+    output.result({"model": f"stg_{logstore.name}", "files": [str(path) for path in paths]})
+
+
+def write_models(logstore: Logstore, *, by_minute: bool = False) -> list[Path]:
+    """Write the models of a logstore; their files. Raises ConfigError where one of them is there."""
     staging, minutes = f"staging/stg_{logstore.name}", f"silver/{logstore.name}_by_minute"
     texts = {f"{staging}.sql": model(logstore), f"{staging}.yml": properties(logstore)}
     folder = project_root() / MODELS
@@ -124,10 +134,7 @@ def stage(output: Output, *, name: str | None, by_minute: bool) -> None:
     for file, text in texts.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(text, encoding="utf-8")
-        output.say(f"wrote {folder / file}")
-    output.say("Dagster, when reloaded, keeps what is new")
-    output.say_cures(Call(("dbt", "build"), does="makes it, once the table is there"))
-    output.result({"model": f"stg_{logstore.name}", "files": [str(folder / file) for file in texts]})
+    return [folder / file for file in texts]
 
 
 def model(logstore: Logstore) -> str:

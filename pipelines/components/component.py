@@ -32,6 +32,7 @@ from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
 from pipelines.landing import environment
 from pipelines.landing.defs_file import FILES, TEMPLATE, read_documents
 from pipelines.landing.logstore import Logstore, checked
+from pipelines.landing.table.home import use
 
 _TEMPLATE = {"type": "string", "pattern": f"^{TEMPLATE}$"}
 
@@ -90,6 +91,7 @@ class SlsLogstore(dg.Component):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions of this logstore. Reads no table and starts no engine."""
+        use(context.project_root)
         logstore, unset, bronze = self.logstore, self.unset, bronze_key(self.logstore)
         origin, hours = origin_key(logstore), hours_of(logstore)
         shown = [check_key(logstore, kind) for kind in (*OF_TABLE, *OF_LOGSTORE)]
@@ -131,4 +133,8 @@ def _or_template(schema: Any) -> Any:
         return schema
     if schema.get("type") in ("integer", "number", "boolean"):
         return {"anyOf": [schema, _TEMPLATE]}
+    if "prefixItems" in schema:
+        # Dagster makes an example of every component, and takes an array without `items` for an error:
+        # whatever loads a whole folder (`load_from_defs_folder`, in each new project) would end there.
+        schema = {**schema, "items": schema["prefixItems"][0]}
     return {name: _or_template(part) for name, part in schema.items()}

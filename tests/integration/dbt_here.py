@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from dbt.cli.main import dbtRunner
 
-from pipelines.landing.spark.dbt_environment import PROJECT_DIR, dbt_environment
+from pipelines.landing.spark.dbt_environment import dbt_environment, dbt_folder
 from pipelines.landing.table.lake import Lake
 from tests import needs
 
-PLACE = ("--project-dir", str(PROJECT_DIR), "--profiles-dir", str(PROJECT_DIR))
+PLACE = ("--project-dir", str(dbt_folder()), "--profiles-dir", str(dbt_folder()))
 """Arguments of each of its calls."""
 
 

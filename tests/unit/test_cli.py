@@ -172,7 +172,7 @@ def test_a_logstore_is_a_folder_under_defs_a_file_or_the_only_one(project: Path)
     (defs / "orders" / "defs.yaml").unlink()
     assert logstores.resolve(None).name == "clicks"
     (defs / "clicks" / "defs.yaml").unlink()
-    with pytest.raises(ConfigError, match="no logstore under"):
+    with pytest.raises(ConfigError, match="no logstore is set up in"):
         logstores.resolve(None)
 
 

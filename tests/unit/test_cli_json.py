@@ -27,8 +27,10 @@ attributes:
   table: bronze.orders
   start: 2026-11-20-00:00
 """
-OWN_WORLD = {("emulator",), ("demo",), ("dev",), ("dbt",), ("stage",), ("check",), ("doctor",)}
-"""Verbs that start a world or a program of their own (doctor: Spark), or ask no service."""
+OWN_WORLD = {
+    *(("emulator",), ("demo",), ("dev",), ("dbt",), ("stage",), ("check",), ("doctor",), ("init",), ("new",))
+}
+"""Verbs that start a world or a program of their own (doctor: Spark), or need no logstore that is set up."""
 READ_ONLY = [("verify",), ("plan",), ("describe",), ("windows",)]
 
 

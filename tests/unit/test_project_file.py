@@ -14,6 +14,7 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.project_file import KEPT, attributes_of, members, read_kept, write_kept
 from sls_io.values.errors import ConfigError
 from sls_io.values.window import HOUR_S
+from tests.worlds.projects import MARKER
 
 WRITTEN: dict[str, Any] = {
     "service": {"endpoint": "http://127.0.0.1:9", "project": "demo"},
@@ -141,7 +142,7 @@ def test_dagster_and_the_command_line_see_the_same_logstores(
 
     folder = tmp_path / "pipelines" / "defs" / "many"
     folder.mkdir(parents=True)
-    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "pyproject.toml").write_text(MARKER)
     (folder / "defs.yaml").write_text(
         yaml.safe_dump({"type": "pipelines.components.SlsProject", "attributes": WRITTEN})
     )

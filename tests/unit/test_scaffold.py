@@ -184,7 +184,7 @@ def test_a_folder_that_is_no_project_is_not_found_well(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(["check"]) != 0
-    assert "run this in the project's folder" in "".join(capsys.readouterr())
+    assert "sls-lake init DIR" in "".join(capsys.readouterr())
 
 
 def test_two_logstores_of_one_name_are_found_before_dagster_meets_them(

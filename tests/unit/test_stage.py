@@ -12,24 +12,24 @@ import pytest
 from pipelines.cli.main import EXIT_USAGE, run
 from pipelines.cli.stage import model
 from pipelines.landing.logstore import load_logstore
-from pipelines.landing.spark.dbt_environment import PROJECT_DIR
+from pipelines.landing.spark.dbt_environment import dbt_folder
 from tests.worlds.projects import ORDERS, make_project
 
-ROOT = PROJECT_DIR.parent
+ROOT = dbt_folder().parent
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the project's dbt beside one more logstore."""
     monkeypatch.chdir(make_project(tmp_path, orders=ORDERS))
-    shutil.copytree(PROJECT_DIR, tmp_path / "dbt", ignore=shutil.ignore_patterns("target", "logs"))
+    shutil.copytree(dbt_folder(), tmp_path / "dbt", ignore=shutil.ignore_patterns("target", "logs"))
     return tmp_path
 
 
 def test_the_model_that_is_there_is_the_one_that_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLS_ENDPOINT", "http://127.0.0.1:9")
     logstore = load_logstore(ROOT / "pipelines/defs/access_logs/defs.yaml")
-    assert model(logstore) == (PROJECT_DIR / "models/staging/stg_access_logs.sql").read_text()
+    assert model(logstore) == (dbt_folder() / "models/staging/stg_access_logs.sql").read_text()
 
 
 def test_dbt_reads_the_model_of_a_new_logstore_with_its_source_its_tests_and_its_place_in_dagster(

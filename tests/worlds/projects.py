@@ -25,13 +25,15 @@ ORDERS = (
     + """  columns: {source: string, "user.name": string, card: hash, secret: drop}
 """
 )
+MARKER = '[tool.dg.project]\nroot_module = "pipelines"\n'
+"""What makes a folder a project, of the package `pipelines`."""
 LINE = '10.0.0.1 - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 5 "-" "curl/8"\n'
 
 
 def make_project(root: Path, **defs: str) -> Path:
     """The folder of a project: a file of settings for each logstore, by the name of its folder."""
     (root / "pipelines" / "defs").mkdir(parents=True)
-    (root / "pyproject.toml").touch()
+    (root / "pyproject.toml").write_text(MARKER)
     for name, text in defs.items():
         folder = root / "pipelines" / "defs" / name
         folder.mkdir()

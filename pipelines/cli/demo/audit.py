@@ -8,6 +8,7 @@ itself here. Every row is compared by identity (shard, cursor, place in the grou
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -23,6 +24,7 @@ from sls_io.values.window import HOUR_S
 EXAMPLES_MAX = 5
 BATCH_ROWS = 20_000
 _MICROSECONDS = 1_000_000
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 Row = Mapping[str, Any]
 
@@ -193,6 +195,10 @@ def system_columns() -> list[str]:
     ]
 
 
+def _microseconds(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
 def _typed_as(cell: object, text: str, type_name: str) -> bool:
     if type_name in ("int", "long"):
         return cell == int(text)
@@ -202,5 +208,12 @@ def _typed_as(cell: object, text: str, type_name: str) -> bool:
         return isinstance(cell, float) and abs(cell - float(text)) <= 1e-6 * max(1.0, abs(cell))
     if type_name == "string":
         return cell == text
+    if type_name == "boolean":
+        return cell == (text.lower() in ("true", "1"))
+    if type_name == "date":
+        return cell == date.fromisoformat(text)
+    if type_name in ("timestamp(iso)", "timestamp(iso, UTC)"):
+        moment = datetime.fromisoformat(text)
+        return cell == _microseconds(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
     # Other types are checked to be there; what they mean is the contract's, and tested with it.
     return cell is not None

@@ -1,8 +1,8 @@
 """Dagster runs carried out in this process, recorded where Dagster's page finds them.
 
-The definitions are loaded the way Dagster loads them: by the module name that the project's
-workspace gives. What a micro-batch may do is not decided here either: the schedule is asked for
-its tick, and its run request is carried out as it is.
+The definitions are loaded the way Dagster loads them: all of the project's package. What a micro-batch may
+do is not decided here either: the schedule is asked for its tick, and its run request is carried out as it
+is.
 """
 
 import importlib
@@ -15,11 +15,12 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.home import project
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError, SlsError
 
 DEFINITIONS, MODELS = "pipelines.definitions", "pipelines.models"
-"""The two code locations of the workspace."""
+"""What loads the two code locations of a workspace."""
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 
@@ -57,7 +58,10 @@ class Runs:
         warnings.filterwarnings("ignore", category=dg.BetaWarning)
         warnings.filterwarnings("ignore", category=dg.PreviewWarning)
         logging.getLogger("dagster").setLevel(logging.CRITICAL)
-        self._definitions: dg.Definitions = importlib.import_module(DEFINITIONS).defs()
+        own = project()
+        if own is None:
+            raise ConfigError("runs need a project: go to the folder of one")
+        self._definitions: dg.Definitions = importlib.import_module(DEFINITIONS).loaded(own.defs.parent)
         self._instance = dg.DagsterInstance.get()
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from pyiceberg.table import Table
+from rich.markup import escape
 
 from pipelines.cli import describe as describing
 from pipelines.cli import verify as verifying
@@ -26,9 +27,13 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.spark.session import engine_here
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.vitals import vitals
+from sls_io.values.errors import printable
 from sls_io.wire.client import SlsClient
 
-QUERY = "SELECT status, count(*) AS rows, avg(latency_ms) AS latency FROM {table} GROUP BY status"
+GROUPS_MAX = 12
+"""A column of more values is nothing to group a page by."""
+_SHOWN_ROWS, _SHOWN_COLUMNS = 5, 8
+_NUMBERS, _WORDS = ("int", "long", "float", "double"), ("string", "boolean", "int", "date")
 
 
 def hours(output: Output, table: Table) -> list[dict[str, Any]]:
@@ -82,40 +87,60 @@ def shards(output: Output, logstore: Logstore, lake: Lake, client: SlsClient) ->
     return [asdict(view) for view in views]
 
 
+def first_rows(output: Output, logstore: Logstore, table: Table) -> None:
+    """Some rows of the table, of its declared columns."""
+    columns = [*logstore.columns][:_SHOWN_COLUMNS]
+    if not columns:
+        return
+    rows = table.scan(selected_fields=tuple(columns), limit=_SHOWN_ROWS).to_arrow().to_pylist()
+    output.say(f"[bold]First rows[/]  (columns declared: {len(logstore.columns)})")
+    output.table(columns, [tuple(printable(str(row[name]), 40) for name in columns) for row in rows])
+
+
 def query(output: Output, logstore: Logstore, table: Table) -> dict[str, Any]:
-    """One question asked of Spark and of pandas; both answers side by side."""
+    """One question asked of Spark and of pandas: rows by a column of few values, and the average of a number
+    where there is one; both answers side by side. Nothing where no column has few values."""
+    words = [name for name, kind in logstore.columns.items() if kind in _WORDS]
+    numbers = [name for name, kind in logstore.columns.items() if kind in _NUMBERS]
+    frame = table.scan(selected_fields=tuple(dict.fromkeys([*words, *numbers]))).to_pandas()
+    by = next((name for name in words if 1 < frame[name].nunique() <= GROUPS_MAX), None)
+    if by is None:
+        return {"same": True, "rows": {}}
+    measured = sorted(numbers, key=lambda name: logstore.columns[name] in ("int", "long"))
+    of = next((name for name in measured if name != by), None)
+    average = f", avg(`{of}`)" if of else ", null"
+    sql = f"SELECT `{by}`, count(*){average} FROM {logstore.table} GROUP BY `{by}`"
     engine = engine_here()
     try:
-        sql = QUERY.format(table=logstore.table)
-        answers = engine.session.sql(sql).collect()
-        by_spark = {row["status"]: (row["rows"], row["latency"]) for row in answers}
+        by_spark = {_group(row[0]): (row[1], row[2]) for row in engine.session.sql(sql).collect()}
     finally:
         engine.stop()
-    frame = table.scan(selected_fields=("status", "latency_ms")).to_pandas()
-    groups = frame.groupby("status", dropna=False)["latency_ms"].agg(["size", "mean"])
     by_pandas = {
-        (None if status != status else int(status)): (int(size), None if mean != mean else float(mean))
-        for status, size, mean in groups.itertuples()
+        _group(value): (len(part), part[of].mean() if of else None)
+        for value, part in frame.groupby(by, dropna=False)
     }
     output.say("[bold]One query, from Spark and from pandas[/]")
-    output.say(f"[dim]{sql}[/]")
+    output.say(f"[dim]{escape(sql)}[/]")
     output.table(
-        ["status", ">rows, Spark", ">rows, pandas", ">latency, Spark", ">latency, pandas"],
+        [by, ">rows, Spark", ">rows, pandas", *([f">{of}, Spark", f">{of}, pandas"] if of else [])],
         [
-            (
-                "none" if status is None else str(status),
-                rows,
-                by_pandas.get(status, (None, None))[0],
-                _ms(latency),
-                _ms(by_pandas.get(status, (None, None))[1]),
-            )
-            for status, (rows, latency) in sorted(by_spark.items(), key=lambda x: -x[1][0])
+            (value, rows, by_pandas.get(value, (None, None))[0])
+            + ((_mean(mean), _mean(by_pandas.get(value, (None, None))[1])) if of else ())
+            for value, (rows, mean) in sorted(by_spark.items(), key=lambda each: -each[1][0])
         ],
     )
     same = {s: n for s, (n, _) in by_spark.items()} == {s: n for s, (n, _) in by_pandas.items()}
     if not same:
         output.say("[red]Spark and pandas do not agree[/]")
-    return {"same": same, "rows": {str(s): n for s, (n, _) in by_spark.items()}}
+    return {"same": same, "rows": {value: n for value, (n, _) in by_spark.items()}}
+
+
+def _group(value: Any) -> str:
+    """How a value is shown, by whichever of the two it came: a column of whole numbers with a gap is one of
+    floats in pandas."""
+    if value is None or value != value:
+        return "none"
+    return str(int(value)) if isinstance(value, float) else printable(str(value), 60)
 
 
 def verified(output: Output, logstore: Logstore, lake: Lake, client: SlsClient) -> bool:
@@ -200,5 +225,5 @@ def _hour_span(found: tuple[int, ...]) -> str:
     return first if first == last else f"{first} to {last[-5:]}"
 
 
-def _ms(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f} ms"
+def _mean(value: float | None) -> str:
+    return "" if value is None or value != value else f"{value:.3f}"

@@ -6,7 +6,7 @@ Iceberg commits and Dagster runs are the real ones, only the service is the emul
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ import click
 from pipelines.cli.demo import ending, sandbox
 from pipelines.cli.demo.audit import Audit
 from pipelines.cli.demo.dagster_runs import FinishedRun, Runs
+from pipelines.cli.demo.own_project import entered
 from pipelines.cli.demo.spark_server import SparkServer, free_address
 from pipelines.cli.emulator_admin import stored
 from pipelines.cli.files.accesslog import generated
@@ -31,15 +32,17 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import PlanReport
+from pipelines.landing.spark.session import require_jars
+from pipelines.landing.suggestion import Suggested
 from pipelines.landing.table.lake import Lake
 from sls_io.emulator import Admin, start
 from sls_io.values.clock import SYSTEM_CLOCK
-from sls_io.values.errors import ConfigError
+from sls_io.values.errors import ConfigError, printable
 from sls_io.values.shard import Shard
 from sls_io.values.window import HOUR_S
 from sls_io.wire.client import SlsClient
 
-LOGSTORE = "access_logs"
+OPENER = "open-dagster"
 RECONCILED = "reconciled"
 SHARDS = 4
 ROWS = 200_000
@@ -97,7 +100,8 @@ class FileRows:
         if not path.is_file():
             raise ConfigError(f"{path} can be read only once: name a file, its lines are counted first")
         self.counts = Counts()
-        self.file: LogFile = recognised(path, format_name)
+        # The demo changes its working folder.
+        self.file: LogFile = recognised(path.absolute(), format_name)
         lines = count_records(self.file)
         self.second = lines // 6
         self.first = lines - self.second
@@ -141,11 +145,11 @@ def demo(
     box = sandbox.Sandbox(home) if home is not None else sandbox.at("demo")
     with box.owned():
         audit = _play(output, box, source, break_one_file=break_one_file)
-    opener = box.home / "open-dagster"
-    box.write_opener(opener, UI_PORT)
     output = Output(as_json=output.as_json)
     output.say()
-    output.say(f"See the runs in Dagster: {_shown(opener)}, then http://127.0.0.1:{UI_PORT}/assets")
+    output.say(
+        f"See the runs in Dagster: {_shown(box.home / OPENER)}, then http://127.0.0.1:{UI_PORT}/assets"
+    )
     output.say(f"All of it took {SYSTEM_CLOCK.monotonic() - started:.0f} s")
     if not audit.ok:
         click.get_current_context().exit(EXIT_FAILED)
@@ -159,12 +163,16 @@ def _play(output: Output, box: sandbox.Sandbox, source: RowSource, *, break_one_
     with noise_into(log) as shown, start(box.home / "emulator") as emulator:
         output = Output(as_json=output.as_json, file=shown)
         # One Spark for all acts: each of them would else wait for a start of its own.
-        box = replace(box, port=emulator.port, spark_remote=free_address())
+        jars = str(require_jars()[0].parent)
+        box = replace(box, port=emulator.port, spark_remote=free_address(), jars=jars)
         box.enter()
-        logstore = resolve(LOGSTORE)
-        with SparkServer(output, box) as spark, SlsClient(logstore.service) as client:
-            play = Demo(output, logstore, client, emulator.admin, source, spark)
-            return play.play(break_one_file=break_one_file)
+        begins = hour_text(int(SYSTEM_CLOCK.now() - BEHIND_S) // HOUR_S - HOURS)
+        with entered(box.home, source.file, seed=SEED, start=begins) as (name, keys):
+            logstore = resolve(name)
+            box.write_opener(box.home / OPENER, UI_PORT)
+            with SparkServer(output, box) as spark, SlsClient(logstore.service) as client:
+                play = Demo(output, logstore, client, emulator.admin, source, spark, keys)
+                return play.play(break_one_file=break_one_file)
 
 
 class Demo:
@@ -178,8 +186,9 @@ class Demo:
         admin: Admin,
         rows: RowSource,
         spark: SparkServer,
+        keys: Sequence[Suggested] = (),
     ) -> None:
-        self.output, self.logstore, self.client, self.rows = output, logstore, client, rows
+        self.output, self.logstore, self.client, self.rows, self.keys = output, logstore, client, rows, keys
         self.admin, self.spark = admin, spark
         # Groups small enough that each shard gets some of them, also of a short file.
         group_rows = max(1, min(GROUP_ROWS, rows.second // GROUPS_MIN))
@@ -190,6 +199,9 @@ class Demo:
     def play(self, *, break_one_file: bool) -> Audit:
         """Every act, then the proof."""
         rows = self.rows
+        if rows.file is not None:
+            with self.step("columns") as say:
+                say(_columns(rows.file, self.logstore, self.keys))
         with self.step("load") as say:
             now_s = self.load_first()
             say(
@@ -293,6 +305,7 @@ class Demo:
         self.story["hours"] = ending.hours(output, table)
         self.story["landings"] = ending.landings(output, self.logstore, lake)
         self.story["shards"] = ending.shards(output, self.logstore, lake, self.client)
+        ending.first_rows(output, self.logstore, table)
         self.story["query"] = ending.query(output, self.logstore, table)
         if break_one_file:
             name = ending.delete_one_file(table)
@@ -337,6 +350,16 @@ def _landed(outcome: FinishedRun) -> str:
     hours = sum(1 for rows in outcome.hours.values() if rows)
     where = f" of {hours} {'hour' if hours == 1 else 'hours'}" if hours else ""
     return f"{outcome.rows:,} new rows{where} landed in the table and {checks}, run {outcome.run_id[:8]}"
+
+
+def _columns(file: LogFile, logstore: Logstore, keys: Sequence[Suggested]) -> str:
+    left = [printable(key.key, 40) for key in keys if not key.type]
+    typed = sum(key.type not in ("", "string") for key in keys)
+    rest = f"; in __rest__: {', '.join(left)}" if left else ""
+    return (
+        f"read {file.path.name} as {file.format_name}: {len(keys)} keys make the table {logstore.table}, "
+        f"{typed} of its columns are typed{rest}"
+    )
 
 
 def _filled(hour: str, outcome: FinishedRun) -> str:

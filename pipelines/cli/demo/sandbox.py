@@ -19,14 +19,15 @@ from types import MappingProxyType
 
 from pipelines.cli.dagster_client import URL_VARIABLE
 from pipelines.cli.demo import follower
+from pipelines.cli.init import TEMPLATE
 from pipelines.cli.logstores import project_root
 from pipelines.landing.spark.remote import REMOTE_VARIABLE
+from pipelines.landing.spark.session import JARS_VARIABLE
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
 from sls_io.values.errors import ConfigError
 
 STOP_S = 20.0
 _MARK = ".sls-lake-sandbox"
-_INSTANCE_SETTINGS = Path("docs") / "deploy" / "dagster.yaml"
 _CATALOG_PREFIX = "PYICEBERG_CATALOG__LAKE__"
 _DROPPED = (
     "ALIBABA_CLOUD_SECURITY_TOKEN", "DAGSTER_RUN_JOB_NAME", "SPARK_REMOTE", REMOTE_VARIABLE, URL_VARIABLE
@@ -36,12 +37,14 @@ _DROPPED = (
 @dataclass(frozen=True, slots=True)
 class Sandbox:
     """`home` is absolute; `port` is the emulator's, `spark_remote` the address of a Spark server, if any,
-    `dagster_url` that of Dagster's page, if there is one."""
+    `dagster_url` that of Dagster's page, if there is one. `jars` is where Spark's jars lie, "" where each
+    process looks by itself."""
 
     home: Path
     port: int = 0
     spark_remote: str = ""
     dagster_url: str = ""
+    jars: str = ""
 
     @property
     def endpoint(self) -> str:
@@ -56,9 +59,9 @@ class Sandbox:
     def variables(self) -> dict[str, str]:
         """What the environment must say, for this process and every child."""
         lake = self.home / "lake"
-        servers = {REMOTE_VARIABLE: self.spark_remote, URL_VARIABLE: self.dagster_url}
+        said = {REMOTE_VARIABLE: self.spark_remote, URL_VARIABLE: self.dagster_url, JARS_VARIABLE: self.jars}
         return {
-            **{name: address for name, address in servers.items() if address},
+            **{name: value for name, value in said.items() if value},
             "SLS_LAKE_HOME": str(self.home),
             "SLS_ENDPOINT": self.endpoint,
             "DAGSTER_HOME": str(self.dagster_home),
@@ -114,10 +117,7 @@ class Sandbox:
         for folder in (self.dagster_home, self.home / "lake", self.home / "dbt"):
             folder.mkdir(parents=True, exist_ok=True)
         mark.touch()
-        settings = project_root() / _INSTANCE_SETTINGS
-        if not settings.is_file():
-            raise ConfigError(f"no {_INSTANCE_SETTINGS}: run this in the project's folder")
-        shutil.copyfile(settings, self.dagster_home / "dagster.yaml")
+        shutil.copyfile(TEMPLATE / "deploy" / "dagster.yaml", self.dagster_home / "dagster.yaml")
 
     def exports(self) -> str:
         """The environment as lines for a shell."""

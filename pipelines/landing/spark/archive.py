@@ -10,17 +10,16 @@ its own build and by the class path. What does not fit it leaves alone and reads
 `-Xlog:disable` keeps what it would say of that from everybody's eyes. Its size stands in the name, too:
 Java maps the file before it looks, and one that was cut off would end it with a signal.
 
-It lies under `var` of the checkout, whatever the state folder: it belongs to the installed packages, not to
-the data, so every demo, test and deployment of a checkout has the same one. Without a checkout it lies in
+It lies under `var` of the project, whatever the state folder: it belongs to the installed packages, not to
+the data, so every demo, test and deployment of a project has the same one. Without a project it lies in
 the state folder.
 """
 
 import hashlib
 from pathlib import Path
 
-from pipelines.landing import ROOT
 from pipelines.landing.spark.java import OPTIONS, Java, spark_home
-from pipelines.landing.table.home import home
+from pipelines.landing.table.home import home, own_and_checkout
 
 SUFFIX = ".jsa"
 _QUIET = "-Xlog:disable"
@@ -29,8 +28,8 @@ _FOLDER = Path("cache") / "java"
 
 def place() -> Path:
     """The folder of archives; made by who writes."""
-    state = ROOT / "var"
-    return (state if state.is_dir() else home()) / _FOLDER
+    states = [one.state for one in own_and_checkout() if one.state.is_dir()]
+    return [*states, home()][0] / _FOLDER
 
 
 def key_of(java: Java, jars: Path) -> str:

@@ -11,16 +11,14 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from pipelines.landing import ROOT
 from pipelines.landing.spark.catalog import EXECUTOR, is_secret
 from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING
 from pipelines.landing.spark.remote import without_session
 from pipelines.landing.spark.session import base_conf, catalog_conf, require_jars
-from pipelines.landing.table.home import home, made
+from pipelines.landing.table.home import home, made, own_and_checkout
 from pipelines.landing.table.lake import Lake
-
-PROJECT_DIR = ROOT / "dbt"
-"""The dbt project: models over the landed table."""
+from sls_io.values.cures import Call
+from sls_io.values.errors import ConfigError
 
 _TARGET_VARIABLE = "SLS_DBT_TARGET"
 _CONF_VARIABLE = "SLS_DBT_SPARK_CONF"
@@ -42,7 +40,8 @@ def dbt_environment(
     the session's jars are not installed.
     """
     places = {name: str(home() / "dbt" / folder) for name, folder in _FOLDERS}
-    places |= {"DBT_PROJECT_DIR": str(PROJECT_DIR), "DBT_PROFILES_DIR": str(PROJECT_DIR)}
+    folder = str(dbt_folder())
+    places |= {"DBT_PROJECT_DIR": folder, "DBT_PROFILES_DIR": folder}
     if remote:
         return {**places, _TARGET_VARIABLE: "connect", "SPARK_REMOTE": without_session(remote)}
     lake = lake or Lake.default()
@@ -63,6 +62,17 @@ def dbt_environment(
         **{n.removeprefix(EXECUTOR): value for n, value in conf.items() if n.startswith(EXECUTOR)},
         **_kept_from_view({name: value for name, value in conf.items() if is_secret(name)}),
     }
+
+
+def dbt_folder() -> Path:
+    """The dbt project: models over the landed tables. Raises ConfigError where there is none."""
+    found = [one.dbt for one in own_and_checkout()]
+    if there := [folder for folder in found if (folder / "dbt_project.yml").is_file()]:
+        return there[0]
+    raise ConfigError(
+        f"there is no dbt project in {found[0] if found else Path.cwd()}: go to the project's folder",
+        cures=(Call(("init", "."), harmless=True, does="makes one"),),
+    )
 
 
 def _kept_from_view(secrets: Mapping[str, str]) -> dict[str, str]:

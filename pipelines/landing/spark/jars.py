@@ -118,7 +118,7 @@ def fetch(folder: Path, jars: Sequence[Jar] = JARS) -> list[Path]:
         found = ivy / "jars" / jar.name
         if not _is_good(found, jar):
             raise ConfigError(
-                f"{jar.coordinates} is not the file that was pinned: remove {ivy} and run `make setup` "
+                f"{jar.coordinates} is not the file that was pinned: remove {ivy} and fetch it "
                 f"again, or check the repository that {_ENVIRONMENT_HINT} names"
             )
         os.replace(found, folder / jar.name)
@@ -141,7 +141,7 @@ def _resolve(jars: Iterable[Jar], ivy: Path) -> None:
     """
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise ConfigError("pyspark is not installed: run `make setup`")
+        raise ConfigError("pyspark is not installed in this environment: install sls-lake anew")
     (resolver,) = (Path(spec.origin).parent / "jars").glob("ivy-*.jar")
     ivy.mkdir(exist_ok=True)
     mirror = os.environ.get(_ENVIRONMENT_HINT, "")
@@ -171,7 +171,7 @@ def _resolve(jars: Iterable[Jar], ivy: Path) -> None:
     if code:
         raise ConfigError(
             f"the jars could not be resolved, see {log}: check Java 17 and the way to the central Maven "
-            f"repository ({_ENVIRONMENT_HINT} names a mirror), then run `make setup` again"
+            f"repository ({_ENVIRONMENT_HINT} names a mirror), then do it again"
         )
     log.unlink()
 

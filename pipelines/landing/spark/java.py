@@ -75,7 +75,7 @@ def spark_home() -> Path:
         return Path(said)
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise ConfigError("pyspark is not installed in this environment; run `make setup`")
+        raise ConfigError("pyspark is not installed in this environment: install sls-lake anew")
     return Path(spec.origin).parent
 
 

@@ -18,7 +18,6 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines.landing import ROOT
 from pipelines.landing.spark import archive
 from pipelines.landing.spark.catalog import SECRET_NAMES, catalog_settings, is_secret, on_s3
 from pipelines.landing.spark.java import OPTIONS_SETTING, has_own_options, require_java
@@ -33,7 +32,7 @@ from pipelines.landing.spark.remote import (
     unanswered,
     without_session,
 )
-from pipelines.landing.table.home import home
+from pipelines.landing.table.home import home, own_and_checkout, set_up
 from pipelines.landing.table.lake import Lake
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import ConfigError
@@ -406,7 +405,8 @@ def installed_jars() -> list[Path]:
     The first folder with any jar counts: jars of two places could be two versions of one class.
     """
     named = os.environ.get(JARS_VARIABLE)
-    folders = [Path(named)] if named else [home() / "jars", ROOT / "var" / "jars"]
+    states = [home(), *(one.state for one in own_and_checkout())]
+    folders = [Path(named)] if named else [state / "jars" for state in states]
     for folder in folders:
         if folder.is_dir() and (found := sorted(folder.glob("*.jar"))):
             return found
@@ -417,9 +417,12 @@ def require_jars(lake: Lake | None = None) -> list[Path]:
     """The jars, all that Spark needs for `lake`; else ConfigError with the verb that fetches them."""
     found = installed_jars()
     if not found:
-        raise ConfigError(f"Spark's Iceberg jars are not installed; run `make setup` or set {JARS_VARIABLE}")
+        raise ConfigError(
+            f"Spark's Iceberg jars are not installed, and {JARS_VARIABLE} names no folder of them",
+            cures=(set_up(),),
+        )
     if lake is not None and on_s3(lake) and not any("aws" in path.name for path in found):
         raise ConfigError(
-            "Spark's SQL needs Iceberg's jar for S3, which is not among its jars; run `make setup S3=1`"
+            "Spark's SQL needs Iceberg's jar for S3, which is not among its jars", cures=(set_up(s3=True),)
         )
     return found

@@ -1,26 +1,126 @@
-"""Where this process has its lake: PyIceberg's own configuration, and the state folder.
+"""Where this process works: which project it is for, and its state folder.
+
+A project is a folder whose `pyproject.toml` has Dagster's `[tool.dg.project]`. It is Dagster's own mark, so the
+same rule finds a checkout, a folder that `sls-lake init` made, and a project of `create-dagster` that sls-lake
+was installed into. Logstores lie in its module of definitions, dbt's models in `dbt`, the state in `var`.
+
+A command looks for it from the working folder upwards. A code server's working folder is anybody's: Dagster
+loads the definitions of many projects from wherever it was started. So definitions name theirs (`use`).
 
 The catalog is called `lake` on both sides, Spark's and PyIceberg's: the name is a key column of the SQL
 catalogs, so under another name they would not see each other's tables.
 """
 
 import os
+import sys
+import tomllib
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
-from pyiceberg.utils.config import Config
-
+from pipelines.landing import ROOT
+from sls_io.values.cures import Call, Cure, Do
 from sls_io.values.errors import ConfigError, printable
 
 CATALOG = "lake"
 HOME_VARIABLE = "SLS_LAKE_HOME"
+MARKER = "pyproject.toml"
+_used: list[Path] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """`folder` is absolute; `module` is its package of definitions, `defs` the folder of logstores, and
+    `source` the folder that the package is imported from."""
+
+    folder: Path
+    module: str
+    source: Path
+    defs: Path
+
+    @property
+    def dbt(self) -> Path:
+        """The dbt project: models over the landed tables."""
+        return self.folder / "dbt"
+
+    @property
+    def state(self) -> Path:
+        """Jars, class archives, and what lands, where nothing else is said."""
+        return self.folder / "var"
+
+
+def use(folder: Path) -> None:
+    """Work for the project in `folder` or above it, wherever this process was started. Its package can be
+    imported from here on, also where it is not installed."""
+    _used[:] = [folder.resolve()]
+    own = project()
+    if own is not None and str(own.source) not in sys.path:
+        sys.path.insert(0, str(own.source))
+
+
+def project() -> Project | None:
+    """The project that is used, else the nearest one at or above the working folder; None where there is
+    none. Raises ConfigError for a `pyproject.toml` that cannot be read."""
+    return nearest(_used[0] if _used else Path.cwd())
+
+
+def nearest(start: Path) -> Project | None:
+    """The project in `start` or above it."""
+    here = start.resolve()
+    return next(filter(None, (of(folder) for folder in (here, *here.parents))), None)
+
+
+def of(folder: Path) -> Project | None:
+    """The project of exactly this folder."""
+    try:
+        changed_ns = (folder / MARKER).stat().st_mtime_ns
+    except OSError:
+        return None
+    return _read(folder, changed_ns)
+
+
+def own_and_checkout() -> list[Project]:
+    """The project, if there is one, then the checkout that this package lies in, if it does. What set-up made
+    is looked for in this order, since programs beside the command line are started from anywhere."""
+    return [*dict.fromkeys(filter(None, (project(), of(ROOT))))]
+
+
+def set_up(*, s3: bool = False) -> Cure:
+    """What brings the jars, with `s3` those of a warehouse on S3, too."""
+    if any(one.folder == ROOT for one in own_and_checkout()[:1]):
+        return Do(f"run `make setup{' S3=1' if s3 else ''}`")
+    return Call(("init", ".", *(["--s3"] if s3 else [])), harmless=True)
+
+
+@lru_cache(maxsize=64)
+def _read(folder: Path, changed_ns: int) -> Project | None:
+    path = folder / MARKER
+    try:
+        said = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error}; it says where the project's logstores are"
+        ) from None
+    told = said.get("tool", {}).get("dg", {}).get("project", {})
+    module = told.get("defs_module") or (f"{told['root_module']}.defs" if "root_module" in told else "")
+    if not module:
+        return None
+    below = Path(*module.split("."))
+    # `create-dagster` has packages under `src`.
+    source = folder / "src" if (folder / "src" / below).is_dir() else folder
+    return Project(folder, told.get("root_module") or module.rpartition(".")[0], source, source / below)
 
 
 def home() -> Path:
-    """The state folder: `SLS_LAKE_HOME`, or `var` under the working folder. Absolute; made by who writes.
+    """The state folder: `SLS_LAKE_HOME`, or `var` of the project, without one that of the working folder.
+    Absolute; made by who writes.
 
     Raises ConfigError when it can be none: empty, a file, or below a file.
     """
-    said = os.environ.get(HOME_VARIABLE, "var")
+    said = os.environ.get(HOME_VARIABLE)
+    if said is None:
+        own = project()
+        said = "var" if own is None else str(own.state)
     if not said.strip():
         raise ConfigError(f"{HOME_VARIABLE} is set and empty: name a folder, or unset it for ./var")
     folder = Path(said).absolute()
@@ -40,8 +140,3 @@ def made(folder: Path) -> Path:
             f"set {HOME_VARIABLE} to one that can be written"
         ) from error
     return folder
-
-
-def configured() -> dict[str, str]:
-    """What PyIceberg's own configuration says of the catalog; nothing when it does not name it."""
-    return {str(k): str(v) for k, v in (Config().get_catalog_config(CATALOG) or {}).items()}

@@ -26,11 +26,12 @@ from pyiceberg.exceptions import (
 from pyiceberg.io import load_file_io
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import Table
+from pyiceberg.utils.config import Config
 
 from pipelines.landing.table import calls, object_store, second_look
 from pipelines.landing.table.contract import Contract, partition_spec
 from pipelines.landing.table.former import Former, gone_with, look_for
-from pipelines.landing.table.home import CATALOG, HOME_VARIABLE, configured, home
+from pipelines.landing.table.home import CATALOG, HOME_VARIABLE, home
 from pipelines.landing.table.sql_catalog import (
     SharingSqlCatalog,
     UnreadableMetadata,
@@ -94,6 +95,11 @@ class NoCatalog(ConfigError):
                 calls.REGISTER.plus(does="after that, for each logstore: finds the newest metadata"),
             ),
         )
+
+
+def configured() -> dict[str, str]:
+    """What PyIceberg's own configuration says of the catalog; nothing when it does not name it."""
+    return {str(k): str(v) for k, v in (Config().get_catalog_config(CATALOG) or {}).items()}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,194 @@
+"""`sls-lake init`: a folder that is a Dagster project of sls-lake's, with all that its verbs need.
+
+pyproject.toml, NAME/, workspace.yaml   the code location, and what loads it; `dg` knows the folder, too
+NAME/defs/                              a folder for each logstore; `sls-lake new` writes one
+dbt/                                    macros and tests of the models that `sls-lake stage` writes
+deploy/                                 settings of a Dagster instance
+var/                                    Spark's jars, the class archive, and what lands by default
+
+A project that Dagster made before keeps what it has and gets what it lacks. Asked again after an upgrade,
+`init` brings new jars, and says which of its files are not as this version has them.
+"""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.markup import escape
+
+import pipelines
+from pipelines.cli.output import Output, verb
+from pipelines.landing.table.home import MARKER, Project, of, use
+from sls_io.values.cures import Call
+from sls_io.values.errors import ConfigError
+
+TEMPLATE: Final = Path(pipelines.__file__).parent / "template"
+"""What a project gets as it is: dbt's macros and tests, the settings of an instance."""
+_DBT: Final = ("dbt_project.yml", "profiles.yml", "macros/*.sql", "tests/generic/*.sql")
+_OURS: Final = ("dbt/macros/", "dbt/tests/", "deploy/")
+"""What nobody needs to change: another text there is an older version's."""
+_PYPROJECT: Final = """\
+[project]
+name = "{name}"
+version = "0.1.0"
+requires-python = ">=3.11"
+dependencies = ["sls-lake[dbt]"]
+
+# By this Dagster and `sls-lake` find the project.
+[tool.dg]
+directory_type = "project"
+
+[tool.dg.project]
+root_module = "{name}"
+registry_modules = ["pipelines.components"]
+"""
+_DEFINITIONS: Final = '''\
+"""What Dagster loads: every folder of `defs`."""
+
+from pathlib import Path
+
+import dagster as dg
+
+from pipelines.definitions import loaded
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    return loaded(Path(__file__).parent)
+'''
+_MODELS: Final = '''\
+"""dbt's models as a code location of their own: no landing waits for dbt, and none fails by a model."""
+
+from pathlib import Path
+
+from pipelines.landing.table.home import use
+
+use(Path(__file__).parent)
+
+from pipelines.models import defs  # noqa: E402
+
+__all__ = ["defs"]
+'''
+_WORKSPACE: Final = """\
+load_from:
+  - python_file: {{relative_path: {package}/definitions.py, location_name: {name}}}
+  - python_file: {{relative_path: {package}/models.py, location_name: {name}_models}}
+"""
+_ENTRY: Final = """\
+  - python_file: {{relative_path: {package}/definitions.py, location_name: {name}, \
+working_directory: {work}, executable_path: {python}}}
+  - python_file: {{relative_path: {package}/models.py, location_name: {name}_models, \
+working_directory: {work}, executable_path: {python}}}
+"""
+_IGNORED: Final = "var/\n.venv/\n__pycache__/\n"
+
+
+@click.command("init")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR")
+@click.option("--s3", is_flag=True, help="Spark's jar for a warehouse on S3 or OSS, too (64 MB).")
+@verb
+def init(output: Output, *, folder: Path, s3: bool) -> None:
+    """Make a Dagster project in DIR, or give one that is there what it lacks."""
+    from pipelines.landing.spark.jars import JARS, S3_JARS, fetch
+    from pipelines.landing.spark.java import require_java
+
+    require_java()
+    folder = folder.resolve()
+    made, differ = write_project(folder)
+    for path in made:
+        output.say(f"wrote {path}")
+    for path in differ:
+        output.say(f"[yellow]kept[/] {path}: it is not as this version has it, compare it with {TEMPLATE}")
+    use(folder)
+    project = _project(folder)
+    fetched = fetch(project.state / "jars", [*JARS, *(S3_JARS if s3 else ())])
+    for path in fetched:
+        output.say(f"fetched {path.name}")
+    # A process of its own: what Java and Spark say is kept in a file there.
+    shown = subprocess.DEVNULL if output.as_json else None
+    subprocess.run(
+        [sys.executable, "-m", "pipelines.landing.spark.record"], cwd=folder, stdout=shown, check=False
+    )
+    output.say("For the workspace.yaml of another Dagster, where it runs in this environment:")
+    output.say(escape(_entry(project)))
+    output.say(f"Go there, cd {folder}, and then:")
+    output.say_cures(
+        Call(("new", "NAME"), does="sets up a logstore"), Call(("check",), does="reads all of them")
+    )
+    output.result(
+        {
+            "project": str(folder),
+            "module": project.module,
+            "written": [str(path) for path in made],
+            "differ": [str(path) for path in differ],
+            "jars": [path.name for path in fetched],
+        }
+    )
+
+
+def write_project(folder: Path) -> tuple[list[Path], list[Path]]:
+    """(files that were made, files of ours that have another text). What is there is never changed.
+    Raises ConfigError where the folder is another program's."""
+    made: list[Path] = []
+    differ: list[Path] = []
+    for path, text in _texts(folder):
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            made.append(path)
+        elif (
+            path.relative_to(folder).as_posix().startswith(_OURS) and path.read_text(encoding="utf-8") != text
+        ):
+            differ.append(path)
+    return made, differ
+
+
+def _texts(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Each file of a project and its text, the marker first: what follows depends on what it says."""
+    name = _name(folder)
+    yield folder / MARKER, _PYPROJECT.format(name=name)
+    project = _project(folder)
+    package = project.defs.parent
+    below = package.relative_to(folder).as_posix()
+    yield folder / ".gitignore", _IGNORED
+    yield package / "__init__.py", ""
+    yield package / "definitions.py", _DEFINITIONS
+    yield package / "models.py", _MODELS
+    yield project.defs / "__init__.py", ""
+    yield folder / "workspace.yaml", _WORKSPACE.format(package=below, name=project.module)
+    for pattern in _DBT:
+        for path in sorted((TEMPLATE / "dbt").glob(pattern)):
+            yield folder / path.relative_to(TEMPLATE), path.read_text(encoding="utf-8")
+    yield (
+        folder / "deploy" / "dagster.yaml",
+        (TEMPLATE / "deploy" / "dagster.yaml").read_text(encoding="utf-8"),
+    )
+
+
+def _entry(project: Project) -> str:
+    package = project.defs.parent
+    return _ENTRY.format(
+        package=package, name=project.module, work=project.source, python=sys.executable
+    ).rstrip()
+
+
+def _project(folder: Path) -> Project:
+    found = of(folder)
+    if found is None:
+        raise ConfigError(
+            f"{folder / MARKER} is no Dagster project's: it lacks [tool.dg.project] with root_module. Name a "
+            "new folder"
+        )
+    return found
+
+
+def _name(folder: Path) -> str:
+    """A package name like the folder's that nothing installed has."""
+    name = re.sub(r"\W", "_", folder.name.lower(), flags=re.ASCII).strip("_") or "logs"
+    name = f"logs_{name}" if name[0].isdigit() else name
+    return f"{name}_lake" if importlib.util.find_spec(name) is not None else name

@@ -1,0 +1,171 @@
+"""`sls-lake new`: the defs.yaml of a logstore, its columns taken from its newest logs or from a file of such.
+
+Each type is tried over a sample, by the cast that landings use; beside it stands how many do not fit.
+Of a logstore that is set up already nothing is written: its columns are shown beside the sample's.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+
+import click
+from rich.markup import escape
+
+from pipelines.cli.files.log_files import parse_file
+from pipelines.cli.files.packing import Counts
+from pipelines.cli.load import format_option, recognised
+from pipelines.cli.logstores import defs_of, project_root, written
+from pipelines.cli.output import Output, verb
+from pipelines.landing.first_file import NO_COLUMNS, FirstLook, Named, ask, require_answer, text
+from pipelines.landing.logstore import checked
+from pipelines.landing.suggestion import SAMPLE_LOGS, Contents, Suggested, lines, suggested
+from sls_io.values.cures import Call
+from sls_io.values.errors import ConfigError, printable
+
+LOGSTORE = "logstore"
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}", re.ASCII)
+_ANY_HOUR = "2026-01-01-00:00"
+
+
+@click.command("new")
+@click.argument("name")
+@click.option(
+    "--from",
+    "source",
+    default=LOGSTORE,
+    show_default=True,
+    metavar="logstore|FILE",
+    help="Where the logs are whose keys become columns: the newest of the logstore, or those of a file.",
+)
+@format_option("FILE")
+@click.option("--endpoint", default="", help="Of the service.  [default: {{ env.SLS_ENDPOINT }}]")
+@click.option("--project", default="", help="Project in the service.  [default: demo]")
+@click.option("--logstore", "logstore_name", default="", help="Logstore in the service.  [default: NAME]")
+@click.option("--group", default="", help="Consumer group.  [default: lake]")
+@click.option("--table", default="", help="namespace.name in the catalog.  [default: bronze.NAME]")
+@click.option(
+    "--start", default="", help="First receive hour, YYYY-MM-DD-HH:00 UTC.  [default: the oldest log's]"
+)
+@verb
+def new(
+    output: Output,
+    *,
+    name: str,
+    source: str,
+    format_name: str,
+    endpoint: str,
+    project: str,
+    logstore_name: str,
+    group: str,
+    table: str,
+    start: str,
+) -> None:
+    """Write the defs.yaml of the logstore NAME, with columns for the keys of its logs."""
+    root = project_root()
+    defs = defs_of(root)
+    if there := next((its for its in written(root) if its[0] == name), None):
+        attributes = there[2]
+        if isinstance(attributes, ConfigError):
+            raise attributes
+        answer = ask(Named.of_settings(name, attributes), sample=source == LOGSTORE)
+        logs = _sampled(output, source, format_name, answer)
+        _show_beside(output, name, logs, attributes.get("columns") or {})
+        return
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"{printable(name)!r} is no name of a folder: letters, digits, - and _, at most 63")
+    named = Named.of(
+        name, endpoint=endpoint, project=project, logstore=logstore_name, group=group, table=table
+    )
+    # What is wrong with a name is said before anybody is asked.
+    checked(named.settings(start or _ANY_HOUR), defs / name / "defs.yaml")
+    answer = ask(named, sample=source == LOGSTORE)
+    logs = _sampled(output, source, format_name, answer)
+    keys = suggested(logs)
+    begins, why = (start, "As it was asked for.") if start else (answer.start, answer.why)
+    path = defs / name / "defs.yaml"
+    write(path, named, begins, why, keys, len(logs))
+    output.say(f"wrote {path}: table {named.table}, history from {begins}. {why}")
+    _show(output, keys, len(logs))
+    _say_next(output, name, source)
+    output.result(
+        {
+            "path": str(path),
+            "table": named.table,
+            "start": begins,
+            "logs": len(logs),
+            "shards": answer.shards,
+            "retention_s": answer.retention_s,
+            "columns": [asdict(key) for key in keys],
+        }
+    )
+
+
+def write(path: Path, named: Named, start: str, why: str, keys: Sequence[Suggested], logs: int) -> None:
+    """Write a defs.yaml that loads. Raises ConfigError for what would not, and then nothing is written."""
+    if path.exists():
+        raise ConfigError(f"{path} is there already, and is no logstore's: choose another name")
+    columns = {key.key: key.type for key in keys if key.type}
+    checked({**named.settings(start), "columns": columns}, path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shown = lines(keys, logs) if keys else NO_COLUMNS
+    path.write_text(text(named, start, why, shown), encoding="utf-8")
+
+
+def _sampled(output: Output, source: str, format_name: str, answer: FirstLook) -> list[Contents]:
+    """The logs that the columns come from; says where they are from."""
+    if source == LOGSTORE:
+        require_answer(answer)
+        days = "for ever" if answer.retention_s is None else f"{answer.retention_s / 86_400:g} days"
+        output.say(
+            f"looked at the newest {len(answer.logs):,} logs; shards: {answer.shards}; "
+            f"the service keeps logs {days}"
+        )
+        return answer.logs
+    path = Path(source)
+    # Not `Path.is_file`: of a name that is too long for any file that raises.
+    if not os.path.isfile(path):
+        raise ConfigError(f"no file {printable(source)}: name one of such logs, or say --from {LOGSTORE}")
+    file = recognised(path, format_name)
+    logs: list[Contents] = [log.contents for log in islice(parse_file(file, Counts()), SAMPLE_LOGS)]
+    output.say(f"read {path.name} as {file.format_name}: its first {len(logs):,} logs")
+    return logs
+
+
+def _show(output: Output, keys: Sequence[Suggested], logs: int) -> None:
+    output.table(
+        ["key", "type", f">of {logs:,} logs", ">do not fit", "why no column"],
+        [
+            (escape(printable(key.key, 60)), key.type, key.values, key.misfits or "", escape(key.why))
+            for key in keys
+        ],
+    )
+
+
+def _show_beside(output: Output, name: str, logs: Sequence[Contents], declared: Mapping[str, str]) -> None:
+    """What the sample says, beside what is declared; nothing is written."""
+    keys = suggested(logs)
+    rows = [
+        (escape(printable(key.key, 60)), declared.get(key.key, ""), key.type, key.values, key.misfits or "")
+        for key in keys
+    ]
+    output.table(["key", "declared", "type by the sample", f">of {len(logs):,} logs", ">do not fit"], rows)
+    unseen = [key for key in declared if key not in {each.key for each in keys}]
+    if unseen:
+        output.say(f"declared, and in none of these logs: {', '.join(map(escape, unseen))}")
+    output.say(f"{name} is set up already: nothing was written; change its columns by hand")
+    output.result(
+        {"path": None, "logs": len(logs), "columns": [asdict(key) for key in keys], "unseen": unseen}
+    )
+
+
+def _say_next(output: Output, name: str, source: str) -> None:
+    load = Call(("load", "-l", name, "--file", source, "--create"), does="sends the file's logs, all of them")
+    output.say_cures(
+        *([load] if source != LOGSTORE else []),
+        Call(("doctor", "-l", name), does="tries all that a landing needs"),
+        Call(("land", "-l", name), does="lands what is there"),
+        Call(("stage", "-l", name), does="writes its dbt model"),
+    )

@@ -1,0 +1,137 @@
+"""Types for the keys of some logs: what a first `columns:` is made of.
+
+A type is tried by the cast that landings use, so "fits" means the same here as there. Of the types that at
+least 99 of 100 values fit, the one with the fewest misfits is taken, the narrowest of several. All else is
+a string, which loses nothing.
+
+Worked example: `0.5` and `12` are doubles; `7` and `-` are strings, since one of two does not fit; `007` and
+`12` are strings, since a number would not show the zeros; `12345678901234567890` is a string, since a double
+would be another number.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import yaml
+
+from pipelines.landing.table.contract import Contract
+from pipelines.landing.table.names import WrongColumn, check_names
+from sls_io.values.errors import printable
+
+SAMPLE_LOGS: Final = 2_000
+MISFITS_MAX: Final = 0.01
+"""Of the values of a key: more are a second kind of value, and no slips."""
+RARE: Final = 0.01
+"""A key that fewer logs have stays in `__rest__`."""
+TIMES: Final = ("timestamp(iso)", "timestamp(iso, UTC)", "timestamp(%d/%b/%Y:%H:%M:%S %z)")
+_TIME_KEY: Final = re.compile(r"time|date|(^|_)(ts|at)$", re.IGNORECASE)
+_DIGITS_OF_A_DOUBLE: Final = 15
+"""So many digits a double keeps, whatever they are (DBL_DIG)."""
+_EPOCHS: Final = {"timestamp(epoch_s)": (10**9, 10**10), "timestamp(epoch_ms)": (10**12, 10**13)}
+"""Numbers of such a size, under a key that speaks of time, count from 1970: 2001 to 2286."""
+_ZEROS: Final = re.compile(rb"-?0\d")
+
+Contents = Sequence[tuple[str, bytes]]
+"""The keys and values of one log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suggested:
+    """A key of the sample. `type` is "" where it cannot be a column, or should not be: `why` says it.
+
+    values   logs that have it
+    misfits  of these, values that the type does not fit; they would stay in `__rest__` with their cause
+    """
+
+    key: str
+    type: str
+    values: int
+    misfits: int = 0
+    why: str = ""
+
+
+def suggested(logs: Iterable[Contents]) -> list[Suggested]:
+    """What each key of the logs may be declared as, in the order in which they come first."""
+    values: dict[str, list[bytes]] = {}
+    count = 0
+    for contents in logs:
+        count += 1
+        for key, value in dict(contents).items():
+            values.setdefault(key, []).append(value)
+    found: list[Suggested] = []
+    names: list[str] = []
+    for key, its in values.items():
+        one = _of_key(key, its, count, names)
+        names += [key] if one.type else []
+        found.append(one)
+    return found
+
+
+def _of_key(key: str, values: list[bytes], logs: int, names: Sequence[str]) -> Suggested:
+    try:
+        check_names([*names, key])
+    except WrongColumn:
+        return Suggested(key, "", len(values), why="no column can be called so")
+    if len(values) < RARE * logs:
+        return Suggested(key, "", len(values), why="fewer than 1 of 100 logs have it")
+    misfits = {text: _misfits(text, values) for text in _candidates(key, values)}
+    best = min(misfits, key=lambda text: misfits[text], default="string")
+    if not misfits or misfits[best] > MISFITS_MAX * len(values):
+        best, misfits = "string", {"string": sum(not _is_text(value) for value in values)}
+    return Suggested(key, best, len(values), misfits[best])
+
+
+def _candidates(key: str, values: Sequence[bytes]) -> list[str]:
+    """Types worth trying, the narrowest first."""
+    found = ["boolean"] if any(value.isalpha() for value in values) else []
+    if not any(_ZEROS.match(value) for value in values):
+        whole = [abs(int(value)) for value in values if re.fullmatch(rb"-?\d{1,18}", value)]
+        if _TIME_KEY.search(key):
+            found += [
+                t for t, (low, high) in _EPOCHS.items() if whole and low <= min(whole) <= max(whole) < high
+            ]
+        found += ["int", "long"]
+        if all(sum(48 <= code < 58 for code in value) <= _DIGITS_OF_A_DOUBLE for value in values):
+            found.append("double")
+    return [*found, "date", *TIMES]
+
+
+def _misfits(text: str, values: Sequence[bytes]) -> int:
+    """Values that the type does not fit, by the landing's own cast."""
+    (declared,) = Contract.from_columns({"key": text}).declared
+    texts = [value.decode() if _is_text(value) else None for value in values]
+    if declared.convert is None:
+        return texts.count(None)
+    # A cast that cannot do with the whole sample is none for it.
+    return int(declared.convert(pa.array(texts, pa.string())).null_count)
+
+
+def _is_text(value: bytes) -> bool:
+    """Whether it is UTF-8. What the service's pages were decoded to has U+FFFD where it was not."""
+    try:
+        return "\ufffd" not in value.decode()
+    except UnicodeDecodeError:
+        return False
+
+
+def lines(found: Sequence[Suggested], logs: int) -> list[str]:
+    """`columns:` as YAML, with what the sample said of each key."""
+    if not any(one.type for one in found):
+        return ["columns: {}"]
+    entries = [
+        (yaml.safe_dump({one.key: one.type}, allow_unicode=True, width=10_000).strip(), one)
+        for one in found
+        if one.type
+    ]
+    width = max(len(text) for text, _ in entries)
+    told = [f"  {text:<{width}}  # {_said(one, logs)}" for text, one in entries]
+    left = [f"  # In __rest__: {printable(one.key, 60)}: {one.why}" for one in found if not one.type]
+    return ["columns:", *told, *left]
+
+
+def _said(one: Suggested, logs: int) -> str:
+    has = "each log has it" if one.values == logs else f"{one.values:,} of {logs:,} logs have it"
+    return f"{has}, {one.misfits:,} do not fit" if one.misfits else has

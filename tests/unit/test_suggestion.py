@@ -1,0 +1,177 @@
+"""Types for the keys of some logs, and the file that `new` writes of them."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipelines.cli.demo.own_project import name_of
+from pipelines.cli.main import EXIT_USAGE, run
+from pipelines.landing.logstore import load_logstore
+from pipelines.landing.suggestion import Suggested, lines, suggested
+from sls_io.emulator import Emulator
+from sls_io.values.settings import Service
+from sls_io.wire.client import SlsClient
+from tests.worlds.pages import group
+from tests.worlds.projects import make_project
+
+
+def of(*values: str, key: str = "k") -> Suggested:
+    """What is suggested for a key with these values, one a log."""
+    (found,) = suggested([[(key, value.encode())] for value in values])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("values", "type_name"),
+    [
+        (["7", "-12", "0"], "int"),
+        (["7", str(2**31)], "long"),
+        (["7", str(2**63)], "string"),
+        (["1", "0", "1"], "int"),
+        (["true", "FALSE"], "boolean"),
+        (["true", "1", "maybe"], "string"),
+        (["0.5", "12"], "double"),
+        (["007", "12"], "string"),
+        (["-01"], "string"),
+        (["0.123456789012345678"], "string"),
+        (["12345678901234567890"], "string"),
+        (["2026-11-20"], "date"),
+        (["2026-11-20T10:00:00Z", "2026-11-20T10:00:00+08:00"], "timestamp(iso)"),
+        (["2026-11-20 10:00:00", "2026-11-20 10:00:01"], "timestamp(iso, UTC)"),
+        (["17/May/2015:10:05:03 +0000"], "timestamp(%d/%b/%Y:%H:%M:%S %z)"),
+        (["", "7"], "string"),
+        ([""], "string"),
+        ([" 7"], "string"),
+        (["7", "-"], "string"),
+        (["١٢"], "string"),
+    ],
+)
+def test_a_type_is_the_narrowest_that_loses_nothing(values: list[str], type_name: str) -> None:
+    assert of(*values).type == type_name
+    assert of(*values).misfits == 0
+
+
+def test_one_slip_in_a_hundred_is_counted_and_two_make_another_kind_of_value() -> None:
+    hundred = [str(n) for n in range(99)]
+    assert of(*hundred, "-") == Suggested("k", "int", 100, misfits=1)
+    assert of(*hundred, "-", "-").type == "string"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "type_name"),
+    [
+        ("ts", "1790000000", "timestamp(epoch_s)"),
+        ("event_time", "1790000000123", "timestamp(epoch_ms)"),
+        ("created_at", "1790000000", "timestamp(epoch_s)"),
+        ("amount", "1790000000", "int"),
+        ("latency_time", "12", "int"),
+    ],
+)
+def test_a_number_is_a_time_where_its_key_and_its_size_say_so(key: str, value: str, type_name: str) -> None:
+    assert of(value, key=key).type == type_name
+
+
+def test_keys_that_can_be_no_column_or_are_rare_are_left_out_with_the_reason() -> None:
+    logs = [[("a", b"1"), ("A", b"2"), ("b c", b"3"), ("_file", b"4"), ("raw", b"\xff")]] * 200
+    found = suggested([*logs, [("rare", b"x")]])
+    assert {one.key: one.type for one in found} == {
+        "a": "int", "A": "", "b c": "", "_file": "", "raw": "string", "rare": ""
+    }  # fmt: skip
+    assert next(one for one in found if one.key == "raw").misfits == 200
+    assert "1 of 100" in next(one for one in found if one.key == "rare").why
+    assert yaml.safe_load("\n".join(lines(found, 201))) == {"columns": {"a": "int", "raw": "string"}}
+
+
+def test_what_yaml_reads_as_something_else_is_quoted() -> None:
+    keys = ["on", "null", "y", "1e3", "a.b"]
+    found = suggested([[(key, b"1") for key in keys]])
+    declared = yaml.safe_load("\n".join(lines(found, 1)))["columns"]
+    assert declared == {"on": "int", "null": "int", "y": "int", "a.b": "int"}
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("Orders-2026.csv", "orders_2026"),
+        ("a.log", "logs_a"),
+        ("日志.txt", "logs"),
+        ("access.log.gz", "access"),
+    ],
+)
+def test_a_logstore_is_called_like_its_file(file: str, name: str) -> None:
+    assert name_of(Path(file)) == name
+
+
+def test_new_writes_a_file_that_loads_and_later_shows_what_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(make_project(tmp_path))
+    monkeypatch.delenv("SLS_ENDPOINT", raising=False)
+    (tmp_path / "orders.csv").write_text("order_no,amount,when\nA-1,1.5,2026-11-20\nA-2,2,2026-11-21\n")
+    assert run(["new", "orders", "--from", "orders.csv", "--start", "2026-11-20-00:00"]) == 0
+    assert "SLS_ENDPOINT" not in capsys.readouterr().err
+    monkeypatch.setenv("SLS_ENDPOINT", "http://127.0.0.1:9")
+    path = tmp_path / "pipelines" / "defs" / "orders" / "defs.yaml"
+    logstore = load_logstore(path)
+    assert dict(logstore.columns) == {"order_no": "string", "amount": "double", "when": "date"}
+    assert (logstore.table, logstore.start) == ("bronze.orders", "2026-11-20-00:00")
+    before = path.read_text()
+    (tmp_path / "later.csv").write_text("order_no,qty\nA-1,7\n")
+    capsys.readouterr()
+    assert run(["new", "orders", "--from", "later.csv", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["path"] is None and told["unseen"] == ["amount", "when"]
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["orders"], EXIT_USAGE, "SLS_ENDPOINT is not set"),
+        (["orders", "--from", "none.csv"], EXIT_USAGE, "no file none.csv"),
+        (["or/ders", "--from", "orders.csv"], EXIT_USAGE, "logstore: 3 to 63"),
+        (["orders", "--from", "empty.csv"], EXIT_USAGE, "no lines"),
+        (["orders", "--from", "orders.csv", "--start", "yesterday"], EXIT_USAGE, "start"),
+    ],
+)
+def test_what_cannot_be_written_is_said_and_nothing_is(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    code: int,
+    says: str,
+) -> None:
+    monkeypatch.chdir(make_project(tmp_path))
+    monkeypatch.delenv("SLS_ENDPOINT", raising=False)
+    (tmp_path / "orders.csv").write_text("order_no,amount\nA-1,1.5\n")
+    (tmp_path / "empty.csv").write_text("")
+    assert run(["new", *words]) == code
+    assert says in capsys.readouterr().err
+    assert not [*(tmp_path / "pipelines" / "defs").rglob("defs.yaml")]
+
+
+def test_the_newest_logs_of_a_logstore_say_what_its_columns_are(
+    tmp_path: Path, emulator: Emulator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(make_project(tmp_path))
+    monkeypatch.setenv("SLS_ENDPOINT", emulator.endpoint)
+    emulator.admin.set_clock(1_790_000_000 // 3600 * 3600 + 60.0)
+    with SlsClient(Service(endpoint=emulator.endpoint, project="demo", logstore="orders")) as client:
+        client.transport.create_project("demo", "")
+        client.transport.create_logstore("demo", "orders", ttl=30, shard_count=2)
+        for n in range(40):
+            old = [("old", b"1")] if n < 3 else []
+            logs = [("order_no", b"A-%d" % n), ("qty", b"%d" % n), *old]
+            client.put_raw(group(logs).SerializeToString())
+    emulator.admin.advance(7200)
+    assert run(["new", "orders", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["logs"] == 40 and told["shards"] == 2 and told["retention_s"] == 30 * 86_400
+    assert {one["key"]: one["type"] for one in told["columns"]} == {
+        "order_no": "string", "qty": "int", "old": "int"
+    }  # fmt: skip
+    assert told["start"] == load_logstore(Path(told["path"])).start
+    assert run(["new", "nothing"]) == EXIT_USAGE
