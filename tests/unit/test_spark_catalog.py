@@ -66,6 +66,7 @@ def test_the_documented_lines_for_oss_are_enough(monkeypatch: pytest.MonkeyPatch
     assert found["spark.executorEnv.AWS_REQUEST_CHECKSUM_CALCULATION"] == "when_required"
     assert os.environ["AWS_REQUEST_CHECKSUM_CALCULATION"] == "when_required", "for the Java that is started"
     monkeypatch.setattr("pipelines.landing.spark.dbt_environment.require_jars", lambda lake: [])
+    monkeypatch.setattr("pipelines.landing.spark.session.installed_jars", lambda: [tmp_path / "any.jar"])
     dbt = dbt_environment(Lake({**POSTGRES, **said, KEYS_PROPERTY: "env"}))
     assert dbt["AWS_REQUEST_CHECKSUM_CALCULATION"] == "when_required", "for dbt, which is started with these"
     assert dbt["AWS_CONFIG_FILE"] == found["spark.executorEnv.AWS_CONFIG_FILE"]
