@@ -201,4 +201,5 @@ def test_a_newcomer_gets_to_a_proven_table_with_the_commands_of_the_page(
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:]
     assert "301 rows into bronze.orders" in done.stdout and "verified: 301 rows" in done.stdout, done.stdout
+    assert "AssumedRoleUser acs:ram::1234:assumed-role/node-role/s of account 1234" in done.stdout
     assert "canary" not in done.stdout
