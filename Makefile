@@ -15,6 +15,7 @@ BACKENDS := var/jars/backends/.fetched
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/var/cache/hypothesis
 export DAGSTER_DISABLE_TELEMETRY := yes
 export DO_NOT_TRACK := 1
+export NO_MKDOCS_2_WARNING := 1
 # Who starts hundreds of processes, as the tests do, would have each of them compile the project anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -48,12 +49,18 @@ test-live: setup $(BACKENDS) ## the others: Dagster's daemon and page, demo, dev
 	@$(BIN)/python -m pytest $(WORKERS) $(LIVE)
 
 .PHONY: check
-check: $(INSTALLED) ## style, types and import layers; no test is run
+check: $(INSTALLED) ## style, types, import layers and the links of the pages; no test is run
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --cache-dir var/cache/import-linter
 	@$(BIN)/sls-lake check
+	@$(BIN)/mkdocs build --strict --quiet
+
+.PHONY: docs
+docs: $(INSTALLED) ## the pages as a site that can be searched, in var/site; `make check` builds it, too
+	@$(BIN)/mkdocs build --strict --quiet
+	@echo "open var/site/index.html"
 
 .PHONY: bench
 bench: setup ## raw MB per CPU second of a landing, beside the limit of one core; a cold run, beside the vendor's consumer, too; a run in Dagster; leases; RECORD=1 keeps the figures

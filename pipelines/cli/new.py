@@ -42,8 +42,7 @@ _ANY_HOUR = "2026-01-01-00:00"
 )
 @format_option("FILE")
 @click.option("--endpoint", default="", help="Of the service.  [default: {{ env.SLS_ENDPOINT }}]")
-@click.option("--project", default="", help="Project in the service.  [default: demo]")
-@click.option("--logstore", "logstore_name", default="", help="Logstore in the service.  [default: NAME]")
+@click.option("--in", "place", default="", metavar="PROJECT/LOGSTORE", help="There.  [default: demo/NAME]")
 @click.option("--group", default="", help="Consumer group.  [default: lake]")
 @click.option("--table", default="", help="namespace.name in the catalog.  [default: bronze.NAME]")
 @click.option(
@@ -57,8 +56,7 @@ def new(
     source: str,
     format_name: str,
     endpoint: str,
-    project: str,
-    logstore_name: str,
+    place: str,
     group: str,
     table: str,
     start: str,
@@ -76,9 +74,10 @@ def new(
         return
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{printable(name)!r} is no name of a folder: letters, digits, - and _, at most 63")
-    named = Named.of(
-        name, endpoint=endpoint, project=project, logstore=logstore_name, group=group, table=table
-    )
+    project, _, logstore = place.partition("/")
+    if place and not logstore:
+        raise ConfigError(f"--in {printable(place)}: write PROJECT/LOGSTORE, as the service calls them")
+    named = Named.of(name, endpoint=endpoint, project=project, logstore=logstore, group=group, table=table)
     # What is wrong with a name is said before anybody is asked.
     checked(named.settings(start or _ANY_HOUR), defs / name / "defs.yaml")
     answer = ask(named, sample=source == LOGSTORE)

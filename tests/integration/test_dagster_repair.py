@@ -154,15 +154,19 @@ def test_no_text_of_a_log_is_in_what_a_check_says(page: Page) -> None:
             assert "s3cr3t-payload" not in str(event)
 
 
-def test_a_table_that_nobody_proved_warns_and_no_output_is_missed(page: Page) -> None:
+def test_a_table_that_nobody_proved_says_so_and_no_output_is_missed(page: Page) -> None:
     page.world.put(5)
     page.world.emulator.admin.advance(60)
     landed = page.land()
     never = check(landed, "proven")
-    assert (never.passed, never.severity) == (False, dg.AssetCheckSeverity.WARN)
-    assert "access_logs_proof" in str(never.description)
+    assert never.passed and never.metadata["never proven"].value is True
+    assert str(never.description).startswith("Not proven yet") and "access_logs_proof" in str(
+        never.description
+    )
     assert check(page.land(), "proven").description == never.description
-    assert page.run("proof").success and check(page.land(), "proven").passed
+    assert page.run("proof").success
+    proven = check(page.land(), "proven")
+    assert proven.passed and "never proven" not in proven.metadata
     logged = page.instance.all_logs(landed.run_id)
     assert logged and not [e.user_message for e in logged if "did not yield" in e.user_message]
 

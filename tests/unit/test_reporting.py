@@ -1,7 +1,10 @@
 """What a run says of the logs that it leaves."""
 
+from collections.abc import Sequence
+
 import pytest
 
+from pipelines.landing.run.report import PlanReport, notes_of
 from pipelines.landing.run.reporting import lag_s
 from sls_io.planning.waits import DRAINED, WINDOWS, Wait, paused
 from sls_io.values.claim import Ledger, ShardLedger
@@ -36,3 +39,19 @@ def test_what_is_left_is_no_older_than_the_receive_time_its_shard_has_reached(
     kept: Ledger | None, waits: dict[int, Wait], lag: float | None
 ) -> None:
     assert lag_s(kept, waits, until_s=UNTIL_S, now_s=NOW_S) == lag
+
+
+@pytest.mark.parametrize(
+    ("drained", "said"),
+    [
+        ([3], "shard 3 waits: "),
+        ([0, 1], "shards 0, 1 wait: "),
+        ([0, 1, 2, 3, 7, 9, 10], "shards 0 to 3, 7, 9, 10 wait: "),
+        (range(64), "shards 0 to 63 wait: "),
+    ],
+)
+def test_shards_that_wait_for_the_same_are_one_line(drained: Sequence[int], said: str) -> None:
+    waits = {**dict.fromkeys(drained, DRAINED), 99: WINDOWS}
+    report = PlanReport("o", "bronze.logs", first_start=False, until_s=UNTIL_S, waits=waits)
+    first, second = notes_of(report)
+    assert first.text == f"{said}{DRAINED}" and second.text == f"shard 99 waits: {WINDOWS}"

@@ -131,7 +131,9 @@ def test_new_writes_a_file_that_loads_and_later_shows_what_differs(
     [
         (["orders"], EXIT_USAGE, "SLS_ENDPOINT is not set"),
         (["orders", "--from", "none.csv"], EXIT_USAGE, "no file none.csv"),
-        (["or/ders", "--from", "orders.csv"], EXIT_USAGE, "logstore: 3 to 63"),
+        (["or/ders", "--from", "orders.csv"], EXIT_USAGE, "no name of a folder"),
+        (["orders", "--in", "demo/or/ders", "--from", "orders.csv"], EXIT_USAGE, "logstore: 3 to 63"),
+        (["orders", "--in", "demo", "--from", "orders.csv"], EXIT_USAGE, "write PROJECT/LOGSTORE"),
         (["orders", "--from", "empty.csv"], EXIT_USAGE, "no lines"),
         (["orders", "--from", "orders.csv", "--start", "yesterday"], EXIT_USAGE, "start"),
     ],

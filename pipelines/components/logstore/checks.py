@@ -94,12 +94,12 @@ def proven_result(logstore: Logstore, proof: Proof, *, seconds: float) -> dg.Ass
 
 
 def proven_before(instance: dg.DagsterInstance, logstore: Logstore) -> dict[str, Any]:
-    """The last proof once more, for a run that takes none; a warning where nobody has taken one. As
-    `verdict`."""
+    """The last proof once more, for a run that takes none. Where nobody has taken one nothing is wrong: the
+    check passes and says so, or the page of each new table would be yellow. As `verdict`."""
     told = last_told(instance, logstore, Kind.PROVEN)
     if told is None or told.said.metadata.get(_NEVER):
-        why = f"Nobody has proven this table: execute this check, or run {logstore.name}_proof"
-        never = verdict(logstore, Finding(Kind.PROVEN, Level.UNKNOWN, why))
+        why = f"Not proven yet: execute this check, or run {logstore.name}_proof"
+        never = verdict(logstore, Finding(Kind.PROVEN, Level.OK, why))
         return never | {"metadata": {_NEVER: dg.MetadataValue.bool(True)}}
     last = told.said
     return {

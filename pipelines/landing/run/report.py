@@ -1,8 +1,9 @@
 """What a run tells people: numbers per run and per receive hour, and why shards waited."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import groupby
 
 from pipelines.landing.commit.effect import Note
 from pipelines.landing.hours import hour_text
@@ -304,4 +305,18 @@ def notes_of(report: LandingReport | PlanReport) -> Iterator[Note]:
     yield from (Note(f"gap, {text}") for text in report.gaps)
     yield from (Note(f"suspect: {text}", "loss") for text in report.suspects)
     yield from (Note(f"gap: {text}", "warn") for text in report.readable)
-    yield from (Note(f"shard {shard} waits: {why}") for shard, why in sorted(report.waits.items()))
+    alike: dict[str, list[int]] = {}
+    for shard, why in sorted(report.waits.items()):
+        alike.setdefault(str(why), []).append(shard)
+    for text, shards in alike.items():
+        who = f"shard {shards[0]} waits" if len(shards) == 1 else f"shards {_rows(shards)} wait"
+        yield Note(f"{who}: {text}")
+
+
+def _rows(shards: Sequence[int]) -> str:
+    """`0 to 3, 7` for 0, 1, 2, 3 and 7: of neighbours in the order, number less place stays the same."""
+    said: list[str] = []
+    for _, numbered in groupby(enumerate(shards), key=lambda each: each[1] - each[0]):
+        row = [shard for _, shard in numbered]
+        said += [f"{row[0]} to {row[-1]}"] if len(row) > 2 else map(str, row)
+    return ", ".join(said)

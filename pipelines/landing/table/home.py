@@ -1,8 +1,8 @@
 """Where this process works: which project it is for, and its state folder.
 
-A project is a folder whose `pyproject.toml` has Dagster's `[tool.dg.project]`. It is Dagster's own mark, so the
-same rule finds a checkout, a folder that `sls-lake init` made, and a project of `create-dagster` that sls-lake
-was installed into. Logstores lie in its module of definitions, dbt's models in `dbt`, the state in `var`.
+A project is a folder whose `pyproject.toml` has `[tool.dg.project]`. It is Dagster's own mark, so the same
+rule finds a checkout, a folder that `sls-lake init` made, and a project of `create-dagster` that sls-lake was
+installed into. Logstores lie in its module of definitions, dbt's models in `dbt`, the state in `var`.
 
 A command looks for it from the working folder upwards. A code server's working folder is anybody's: Dagster
 loads the definitions of many projects from wherever it was started. So definitions name theirs (`use`).
