@@ -142,5 +142,5 @@ def test_make_alone_lists_the_verbs() -> None:
     verbs = [line.split()[1] for line in said.splitlines()]
     assert (
         verbs
-        == "setup demo dev test test-live check bench conformance real simulate chaos fuzz clean".split()
+        == "setup demo dev test test-live check docs bench conformance real simulate chaos fuzz clean".split()
     )

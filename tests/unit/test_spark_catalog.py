@@ -10,6 +10,7 @@ import pytest
 
 from pipelines.landing.spark.catalog import catalog_settings, is_secret
 from pipelines.landing.spark.dbt_environment import dbt_environment
+from pipelines.landing.spark.session import JARS_VARIABLE
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.object_store import KEYS_PROPERTY, completed
 
@@ -65,8 +66,8 @@ def test_the_documented_lines_for_oss_are_enough(monkeypatch: pytest.MonkeyPatch
     assert ours["client.legacy-md5-plugin-enabled"] == "true"
     assert found["spark.executorEnv.AWS_REQUEST_CHECKSUM_CALCULATION"] == "when_required"
     assert os.environ["AWS_REQUEST_CHECKSUM_CALCULATION"] == "when_required", "for the Java that is started"
-    monkeypatch.setattr("pipelines.landing.spark.dbt_environment.require_jars", lambda lake: [])
-    monkeypatch.setattr("pipelines.landing.spark.session.installed_jars", lambda: [tmp_path / "any.jar"])
+    (tmp_path / "aws.jar").touch()
+    monkeypatch.setenv(JARS_VARIABLE, str(tmp_path))
     dbt = dbt_environment(Lake({**POSTGRES, **said, KEYS_PROPERTY: "env"}))
     assert dbt["AWS_REQUEST_CHECKSUM_CALCULATION"] == "when_required", "for dbt, which is started with these"
     assert dbt["AWS_CONFIG_FILE"] == found["spark.executorEnv.AWS_CONFIG_FILE"]
