@@ -21,7 +21,7 @@ from bench.processes import Watch
 from pipelines.cli.demo.sandbox import Sandbox
 from pipelines.cli.demo.spark_server import SparkServer, free_address
 from pipelines.cli.output import Output
-from pipelines.landing import ROOT
+from pipelines.landing.table.home import ROOT
 from sls_io.emulator import Emulator
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.settings import Service

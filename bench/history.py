@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.landing import ROOT
+from pipelines.landing.table.home import ROOT
 from sls_io.values.clock import SYSTEM_CLOCK
 
 HISTORY = ROOT / "bench" / "history.jsonl"

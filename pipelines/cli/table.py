@@ -11,6 +11,7 @@ from pipelines.cli.hours import HourParam, Hours
 from pipelines.cli.maintain import maintain
 from pipelines.landing.commit.operation import Decision, Planned
 from pipelines.landing.ledger.start import known
+from pipelines.landing.ledger.ways import pasts
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
 from pipelines.landing.operations.adopt import plan_adopt
@@ -103,7 +104,8 @@ def _kept(client: SlsClient, planned: Planned[Rollback]) -> reach.StillThere | N
     """What the service still has of the rows that the rollback gives back; None when the service cannot be
     asked, which does not stop a rollback."""
     try:
-        return kept_by_rollback(planned, known(planned.place.state, client.origin()).id, client)
+        (past, *_), state = pasts(planned.place.table, first=planned.view.snapshot_id), planned.place.state
+        return kept_by_rollback(state, past, known(state, client.origin()).id, client)
     except SlsError:
         return None
 

@@ -3,8 +3,3 @@
 Each folder is a room, and its head says what it may touch. The map in ARCHITECTURE.md has them from the top
 to the bottom: a room imports from those below it.
 """
-
-from pathlib import Path
-
-ROOT = Path(__file__).parents[2]
-"""The project's folder, in which `dbt` and `var` stand beside the package; others ask here."""

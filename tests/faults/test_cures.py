@@ -272,17 +272,6 @@ def test_a_deletion_that_an_append_hides_is_seen_by_shard(world: World, command:
         assert said["code"] == EXIT_FAILED and "in shard 0" in said["error"], said
 
 
-@pytest.mark.parametrize("trouble", [deleted_by_hand, marked])
-def test_an_undo_of_another_hour_is_refused_while_rows_are_missing(
-    world: World, command: Command, trouble: Callable[[World], None]
-) -> None:
-    trouble(world)
-    said = command("table", "undo", "--hour", first_hour(world), "--execute")
-    assert said["code"] == EXIT_FAILED and printed(said["error"]) == [["verify", "--pull"]]
-    settle(world, command)
-    assert command("table", "undo", "--hour", first_hour(world), "--execute")["executed"]
-
-
 @pytest.mark.parametrize("trouble", [deleted_by_hand_and_landed_on, marked_and_landed_on])
 def test_a_landing_that_misses_rows_is_no_way_back_unless_it_is_told_to_be(
     world: World, command: Command, trouble: Callable[[World], None]

@@ -1,7 +1,7 @@
 """Rows that nothing explains, some of them beside missing ones: what is named was looked at before, so the
 first cure that is printed is accepted as it stands, and in the end the table is proven."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -10,20 +10,19 @@ from pyiceberg.expressions import And, EqualTo
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.contents.sameness import way_back
-from pipelines.landing.ledger.state import facts, ways_back
+from pipelines.landing.ledger.values import Forgotten
+from pipelines.landing.ledger.ways import pasts
+from pipelines.landing.ledger.ways import ways as ways_back
 from pipelines.landing.operations.adopt import plan_adopt
-from sls_io.values.errors import LedgerBroken
 from tests.worlds.changed_table import (
     deleted_by_hand,
-    deleted_by_hand_and_landed_on,
     expire_all,
-    marked_and_landed_on,
     roll_back,
 )
 from tests.worlds.command_line import Command
 from tests.worlds.landed_hours import first_hour, land_more, take_all_hours
 from tests.worlds.one_logstore import PROJECT, World
-from tests.worlds.printed_cures import named, printed, run_as_printed, settle, ways
+from tests.worlds.printed_cures import printed, run_as_printed, settle, ways
 from tests.worlds.two_logstores import second_logstore
 
 
@@ -56,46 +55,6 @@ def other(world: World) -> Iterator[World]:
     yield other
     with other.client as client:
         client.transport.delete_logstore(PROJECT, settings.service.logstore)
-
-
-@pytest.mark.parametrize("trouble", [deleted_by_hand_and_landed_on, marked_and_landed_on])
-def test_foreign_rows_on_a_landing_that_misses_rows_lead_to_one_that_has_all_of_its_own(
-    world: World, command: Command, trouble: Callable[[World], None]
-) -> None:
-    """The newest landing would be refused: rows were missing by then."""
-    whole = world.table.metadata.current_snapshot_id
-    trouble(world)
-    strange(world, times=11)
-
-    with pytest.raises(LedgerBroken, match="rows of unknown origin") as refused:
-        world.land()
-    done = settle(world, command)
-
-    assert facts(world.table).tagged != whole
-    assert printed(named(refused.value.cures))[0] == ["verify"]
-    assert done[0] == ["table", "rollback", str(whole)]
-    world.land()
-    world.assert_each_log_once()
-    world.assert_proved()
-
-
-def test_a_table_put_back_by_hand_to_a_landing_that_misses_rows_leads_to_one_that_has_them(
-    world: World, command: Command
-) -> None:
-    whole = world.table.metadata.current_snapshot_id
-    deleted_by_hand_and_landed_on(world)
-    expired = world.table.metadata.current_snapshot_id
-    land_more(world)
-    newest = world.table.metadata.current_snapshot_id
-    roll_back(world)
-    assert world.table.metadata.current_snapshot_id == expired != newest
-
-    done = settle(world, command)
-
-    assert done[0] == ["table", "rollback", str(whole)]
-    world.land()
-    world.assert_each_log_once()
-    world.assert_proved()
 
 
 def test_a_removal_that_was_made_without_missing_rows_is_done_again_without_them(
@@ -180,7 +139,9 @@ def test_a_landing_with_as_many_rows_and_not_the_same_is_no_way_back(world: Worl
     take_all_hours(world)
     swapped_and_landed_on(world)
     newest = world.table.metadata.current_snapshot_id
-    assert next(ways_back(world.table)) == newest and way_back(world.table) == whole
+    back = way_back(world.table)
+    as_many = next(ways_back(pasts(world.table), Forgotten()))
+    assert back is not None and (as_many.id, back.id) == (newest, whole)
 
     refused = command("table", "undo", "--hour", first_hour(world), "--execute")
     done = settle(world, command)
@@ -190,17 +151,3 @@ def test_a_landing_with_as_many_rows_and_not_the_same_is_no_way_back(world: Worl
     world.land()
     world.assert_proved()
     assert sorted(row["n"] for row in world.table_rows()) == list(range(80))
-
-
-def test_what_replaces_an_hour_is_named_for_a_row_too_many_and_takes_it_out(
-    world: World, command: Command
-) -> None:
-    swapped_and_landed_on(world)
-
-    proof = command("verify", "--pull")
-    done = settle(world, command)
-
-    assert any("--mode replace --local" in cure for cure in ways(proof))
-    assert {words[0] for words in done} <= {"verify", "backfill"}
-    world.assert_each_log_once()
-    world.assert_proved()

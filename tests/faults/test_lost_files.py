@@ -12,17 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.landing.contents.slices import RowsElsewhere
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.summary import summary_of
-from pipelines.landing.operations.replace import plan_replace
 from sls_io.values.errors import LedgerBroken
 from sls_io.values.window import HOUR_S
-from tests.worlds.changed_table import expire_all, tag_deleted
+from tests.worlds.changed_table import expire_all
 from tests.worlds.command_line import Command
 from tests.worlds.landed_hours import an_hour_later, files_of, hours, land_more, lose, numbers, take_all_hours
 from tests.worlds.one_logstore import World
-from tests.worlds.printed_cures import named, printed, run_as_printed, settle, ways
+from tests.worlds.printed_cures import printed, run_as_printed, settle, ways
 
 
 def cures(proof: dict[str, Any]) -> list[list[str]]:
@@ -148,18 +146,6 @@ def test_giving_up_is_refused_while_rows_were_lost_in_another_way_too(world: Wor
     world.assert_proved()
 
 
-def test_a_lost_file_and_a_lost_tag_are_settled_one_after_the_other(world: World, command: Command) -> None:
-    take_all_hours(world)
-    tag_deleted(world)
-    lose(world, hours(world)[1])
-
-    done = settle(world, command)
-
-    assert [words[:2] for words in done] == [["table", "adopt"], ["table", "give-up"]]
-    assert numbers(world) == [*range(20), *range(40, 60)]
-    world.assert_proved()
-
-
 def test_a_table_without_a_lost_file_has_nothing_to_give_up(world: World, command: Command) -> None:
     said = command("table", "give-up", "--execute")
     assert said["code"] != 0 and "nothing is lost" in said["error"]
@@ -275,58 +261,6 @@ def test_each_cure_that_is_named_works(
     world.land()
     world.assert_each_log_once()
     world.assert_proved()
-
-
-@pytest.mark.parametrize("trouble", [x for x, _, _ in LOSSES if not x.__name__.startswith("moved")])
-@pytest.mark.parametrize("taken", [False, True], ids=["kept", "taken"])
-def test_no_cure_that_is_named_is_refused(
-    world: World, command: Command, trouble: Callable[[World], None], taken: bool
-) -> None:
-    """Each call that the verdict names is accepted as a dry run, in whatever order somebody tries them."""
-    if taken:
-        take_all_hours(world)
-    trouble(world)
-    proof = command("verify")
-    named = [call for text in ways(proof) for call in printed(text)]
-    assert named, proof
-    for words in named:
-        if words[0] == "table":
-            assert command(*words)["code"] == 0, (words, command(*words))
-        elif "replace" in words:
-            call = [word for word in words if word != "--execute"]
-            assert command(*call)["code"] == 0, (words, command(*call))
-
-
-# --- a replace and an undo that would double rows -----------------------------------------------------
-
-
-@pytest.mark.parametrize("trouble", [moved, moved_in_part, moved_back])
-def test_a_replace_that_would_land_rows_twice_is_refused_and_names_one_that_does_not(
-    world: World, command: Command, trouble: Callable[[World], None]
-) -> None:
-    trouble(world)
-    head, (first, second, _) = world.table.metadata.current_snapshot_id, hours(world)
-
-    for hour in (first, second):
-        with world.client as client, pytest.raises(RowsElsewhere) as raised:
-            plan_replace(world.lake, world.logstore, client, range(hour, hour + 1))
-
-    assert world.table.metadata.current_snapshot_id == head
-    (words,) = printed(named(raised.value.cures))
-    run_as_printed(world, command, words)
-    world.assert_each_log_once()
-    world.assert_proved()
-
-
-@pytest.mark.parametrize("trouble", [moved, moved_in_part])
-def test_an_undo_that_would_leave_rows_behind_is_refused(
-    world: World, command: Command, trouble: Callable[[World], None]
-) -> None:
-    trouble(world)
-    said = command("table", "undo", "--hour", hour_text(hours(world)[0]), "--execute")
-    assert said["code"] != 0 and "executed" not in said
-    settle(world, command)
-    world.assert_each_log_once()
 
 
 def test_a_fill_that_would_land_rows_twice_is_refused(world: World, command: Command) -> None:

@@ -150,6 +150,8 @@ def test_the_verb_that_is_printed_first_keeps_every_row_that_retention_took(
     proof = command("verify")
     repaired(world, command)
 
+    least = [p for s in proof["shards"] for p in s["problems"] if "the table holds at least" in p]
+    assert least and (loss is not old_manifest or sum(s["rows_table"] for s in proof["shards"]) == 40)
     assert printed(next(text for text in ways(proof) if printed(text)))[0] == [*REPAIR, "--execute"]
     assert (totals(world), world.identities(), entries(world)) == (before, rows, files)
     world.assert_proved()
@@ -184,7 +186,7 @@ def test_verbs_that_would_give_rows_up_name_the_one_that_keeps_them(
 ) -> None:
     loss(world)
     said = command(*verb, "--execute")
-    assert said["code"] == EXIT_FAILED and printed(said["error"]) == [[*REPAIR, "--execute"]], said
+    assert said["code"] == EXIT_FAILED and printed(said["error"])[0] == [*REPAIR, "--execute"], said
 
 
 def test_readers_that_follow_what_is_appended_see_no_row_again(world: World, command: Command) -> None:

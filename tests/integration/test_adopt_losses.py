@@ -17,12 +17,11 @@ from pipelines.landing.ledger.state import facts
 from pipelines.landing.operations.adopt import Adoption, plan_adopt
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
-from sls_io.values.errors import LedgerBroken
-from tests.worlds.changed_table import append_by_hand, damage, roll_back, tag_deleted
+from tests.worlds.changed_table import damage, tag_deleted
 from tests.worlds.command_line import Command
 from tests.worlds.landed_hours import numbers
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
-from tests.worlds.printed_cures import named, printed, ways
+from tests.worlds.printed_cures import ways
 from tests.worlds.removed_rows import carry_out, left_over, removal
 from tests.worlds.two_hours import refused, snapshots, started
 from tests.worlds.two_logstores import second_logstore
@@ -112,63 +111,6 @@ def test_rows_that_nothing_brings_back_are_given_up_although_landings_went_on(
     assert any("were given up, by decision" in note for note in notes)
 
 
-def test_lost_rows_beside_foreign_ones_are_all_healed_by_the_landing_that_is_named(
-    started: World, command: Command
-) -> None:
-    newest = snapshots(started)[-1]
-    lose(started, rows=3)
-    for _ in range(4):
-        append_by_hand(started)
-
-    with pytest.raises(LedgerBroken, match="rows of unknown origin"):
-        started.land()
-    assert ways(command("verify"))[0].startswith(f"sls-lake table rollback {newest}   # takes out")
-    dry = command(*ADOPT, "--at", "rows")
-    assert (dry["missing"], dry["others"], dry["back"]) == (3, 4, newest)
-
-    assert command("table", "rollback", str(dry["back"]), "--execute")["code"] == 0
-
-    assert started.land().rows == 60
-    started.assert_each_log_once()
-    started.assert_proved()
-
-
-def test_rows_that_are_there_twice_are_not_adopted(started: World, command: Command) -> None:
-    newest = snapshots(started)[-1]
-    started.table.append(started.table.scan().to_arrow().slice(0, 7))
-
-    for more in ((), ("--at", "rows", "--execute")):
-        twice = command(*ADOPT, *more)
-        assert twice["code"] == EXIT_FAILED
-        assert "7 rows" in twice["error"] and "more than once" in twice["error"]
-        assert f"sls-lake table rollback {newest}" in twice["error"]
-    with started.client as client, pytest.raises(LedgerBroken) as raised:
-        plan_adopt(started.lake, started.logstore, client)
-    assert command(*printed(named(raised.value.cures))[0], "--execute")["code"] == 0
-
-    assert started.land().rows == 60
-    started.assert_each_log_once()
-    started.assert_proved()
-
-
-def test_twins_that_no_landing_can_take_out_are_deleted_first(started: World, command: Command) -> None:
-    table = started.table
-    mine = table.scan().to_arrow()
-    table.append(mine.slice(0, 1))
-    tag_deleted(started)
-    started.table.maintenance.expire_snapshots().by_ids(snapshots(started)[:-1]).commit()
-
-    twice = command(*ADOPT, "--at", "rows", "--execute")
-
-    assert twice["code"] == EXIT_FAILED and "delete all but one" in twice["error"]
-    number = mine["n"][0].as_py()
-    started.table.delete(EqualTo(term="n", value=number))
-    started.table.append(mine.slice(0, 1))
-    assert command(*ADOPT, "--at", "rows", "--execute")["code"] == 0
-    assert started.land().rows == 60
-    started.assert_each_log_once()
-
-
 @pytest.mark.parametrize("tag", ["stays", "is gone", "is moved along"])
 def test_a_table_put_back_to_before_a_removal_goes_to_the_removal(
     started: World, command: Command, tag: str
@@ -194,25 +136,6 @@ def test_a_table_put_back_to_before_a_removal_goes_to_the_removal(
     assert numbers(started) == left_over(80)
     proof = command("verify")
     assert proof["code"] == 0 and sum(s["rows_forgotten"] for s in proof["shards"]) == 4
-
-
-def test_a_ledger_from_before_a_removal_is_not_kept_although_rows_prove_it(
-    started: World, command: Command
-) -> None:
-    """Somebody writes removed rows back by hand: they are foreign, and said to be."""
-    mine = started.table.scan().to_arrow()
-    removed = carry_out(started, removal(started))
-    left = set(numbers(started))
-    gone = [i for i, n in enumerate(mine["n"].to_pylist()) if n not in left]
-    started.table.append(mine.take(gone))
-
-    dry = command(*ADOPT)
-
-    assert dry["kept"] == {} and dry["asks"] and dry["forgotten"]
-    assert sum(d["foreign"] for d in dry["differs"]) == 4 and dry["back"] == removed
-    assert command("table", "rollback", str(removed), "--execute")["code"] == 0
-    assert started.land().rows == 60
-    assert numbers(started) == left_over(80)
 
 
 def test_behind_a_damaged_ledger_the_older_one_that_can_be_read_is_named(
@@ -331,22 +254,4 @@ def test_the_rows_of_a_deleted_logstore_are_settled_with_the_one_of_the_same_nam
     started.emulator.admin.advance(120)
     assert started.land().rows == 15
     assert len(started.table_rows()) == 16 + 15
-    started.assert_proved()
-
-
-def test_an_older_ledger_that_rows_prove_is_kept_and_what_comes_again_is_said(
-    started: World, command: Command
-) -> None:
-    """Main put back and the tag deleted: nothing is given up, so nothing has to be said to go on."""
-    older, newest = snapshots(started)[-2:]
-    roll_back(started)
-    tag_deleted(started)
-
-    dry = command(*ADOPT)
-
-    assert (list(dry["kept"].values()), dry["missing"], dry["back"]) == ([str(older)], 0, newest)
-    assert sum(d["missing"] for d in dry["differs"]) == 10
-    assert command(*ADOPT, "--execute")["code"] == 0
-    assert started.land().rows == 70
-    started.assert_each_log_once()
     started.assert_proved()

@@ -16,9 +16,9 @@ from dagster_dbt import DbtProject
 from pipelines.cli.demo.dagster_runs import DEFINITIONS, MODELS
 from pipelines.components.logstore.assets import bronze_key, landing_assets, origin_spec
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
-from pipelines.landing import ROOT
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import SYSTEM_COLUMNS
+from pipelines.landing.table.home import ROOT
 from pipelines.models import POOL, PROJECT, defs, models, stale
 
 LOGSTORE = Logstore.model_validate(

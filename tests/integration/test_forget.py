@@ -259,7 +259,7 @@ def test_a_filter_that_cannot_be_read_says_so_without_repeating_it(started: Worl
     assert both["code"] == EXIT_USAGE
     append_by_hand(started)
     strangers = command("table", "forget", "--where", WHERE, "--execute")
-    assert strangers["code"] == EXIT_FAILED and "adopt" in strangers["error"]
+    assert strangers["code"] == EXIT_FAILED and "sls-lake verify" in strangers["error"]
     assert len(started.table_rows()) == 31
 
 

@@ -137,7 +137,7 @@ def test_the_command_line_looks_first(started: World, command: Command, tmp_path
     assert refused["code"] == EXIT_USAGE and "the contract says date" in refused["error"]
     started.table.append(started.table.scan().to_arrow().slice(0, 1))
     strangers = command(*verb, "--execute")
-    assert strangers["code"] == EXIT_FAILED and "adopt" in strangers["error"]
+    assert strangers["code"] == EXIT_FAILED and "sls-lake verify" in strangers["error"]
 
 
 def test_a_key_without_a_column_then_gets_one_and_a_dropped_one_leaves_the_kept_bytes(started: World) -> None:

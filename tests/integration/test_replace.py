@@ -7,13 +7,11 @@ import pytest
 from pyiceberg.expressions import EqualTo
 from pyiceberg.types import StringType
 
-from pipelines.cli.main import EXIT_USAGE
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import VERB_KEY
 from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.summary import summary_of
-from pipelines.landing.operations.replace import plan_replace
 from sls_io.values.errors import ConfigError, LandingConflict, LedgerBroken, TransportError
 from tests.worlds.command_line import Command, separately
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
@@ -171,15 +169,6 @@ def test_hours_that_changed_meanwhile_are_not_replaced(started: World) -> None:
     started.assert_proved()
 
 
-def test_hours_that_retention_has_taken_a_part_of_are_refused(started: World) -> None:
-    started.land()
-    before = started.identities()
-    started.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 3600 + 1800)
-    with started.client as client, pytest.raises(ConfigError, match="retention"):
-        plan_replace(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 1))
-    assert started.identities() == before
-
-
 def test_retention_that_overtakes_the_reading_stops_all_of_it(started: World) -> None:
     """The windows of both hours are planned; when they are read, the first is gone."""
     files = set(started.published())
@@ -192,14 +181,6 @@ def test_retention_that_overtakes_the_reading_stops_all_of_it(started: World) ->
 
     assert set(started.published()) == files
     started.assert_proved()
-
-
-def test_an_hour_not_passed_and_an_hour_without_rows_are_refused(started: World, command: Command) -> None:
-    verb = ("backfill", "--mode", "replace", "--local", "--execute", "--from")
-    early = command(*verb, "2026-09-21-16:00")
-    assert early["code"] == EXIT_USAGE and "land first" in early["error"]
-    empty = command(*verb, "2026-09-21-13:00")
-    assert empty["code"] == EXIT_USAGE and "nothing to take back" in empty["error"]
 
 
 def test_an_hour_of_more_windows_than_a_run_may_have_is_replaced_and_is_the_cure_that_verify_names(

@@ -7,11 +7,10 @@ import pytest
 from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
 
 from chaos.engine import InProcess
-from pipelines.landing.operations.replace import plan_replace
 from pipelines.landing.table.contract import hour_place
-from sls_io.values.errors import ConfigError, LedgerBroken
-from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
-from tests.worlds.three_hours import MIDDLE, replaced, started
+from sls_io.values.errors import LedgerBroken
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, World
+from tests.worlds.three_hours import replaced, started
 from tests.worlds.three_hours import undo_of as plan_undo
 
 __all__ = ["started"]
@@ -92,23 +91,3 @@ def test_the_newest_landing_is_whole_again_and_landings_go_on(here: World) -> No
     assert here.land().rows == 5
     here.assert_each_log_once()
     here.assert_proved()
-
-
-def test_a_file_that_cannot_be_read_stays_where_retention_may_have_taken_its_rows(here: World) -> None:
-    """Dropped, nobody could restore it; what the service still has of the hour is not all of it."""
-    here.land()
-    here.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 3600 + 1800)
-    path = files_of(here, HOUR0 + 1)[0]
-    kept = path.rename(path.with_suffix(".away"))
-    with here.client as client, pytest.raises((LedgerBroken, ConfigError), match="gone"):
-        plan_replace(here.lake, here.logstore, client, MIDDLE)
-    kept.rename(path)
-    here.assert_proved()
-
-
-def test_an_hour_that_the_service_lost_too_is_not_replaced(here: World) -> None:
-    here.land()
-    every_shard(here)
-    here.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 2 * 3600)
-    with here.client as client, pytest.raises(ConfigError, match="nothing to take back"):
-        plan_replace(here.lake, here.logstore, client, MIDDLE)

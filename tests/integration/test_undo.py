@@ -139,7 +139,7 @@ def test_hours_without_rows_bad_hours_and_broken_tables_are_refused(started: Wor
         assert command("table", "undo", "--hour", wrong)["code"] == EXIT_USAGE
     append_by_hand(started)
     strangers = command("table", "undo", "--hour", NEXT, "--execute")
-    assert strangers["code"] == EXIT_FAILED and "table adopt" in strangers["error"]
+    assert strangers["code"] == EXIT_FAILED and "sls-lake verify" in strangers["error"]
 
 
 def test_an_hour_of_a_table_that_lost_rows_is_not_taken_back(started: World, command: Command) -> None:

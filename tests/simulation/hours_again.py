@@ -26,6 +26,7 @@ from pipelines.landing.operations.undo import Leaving
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.errors import ConfigError, LedgerBroken
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet
+from tests.simulation.mutants import Wrong
 
 FIRST = 100
 HOUR_OF = (FIRST, FIRST, FIRST + 1, FIRST + 1, FIRST + 2)
@@ -39,10 +40,6 @@ Row = tuple[int, int]
 Answer = Leaving | range | tuple[range, ...] | None
 Rule = Callable[[Holdings, range], Answer]
 """What decides about receive hours."""
-
-
-class Wrong(AssertionError):
-    """A decision that must not be."""
 
 
 @dataclass(frozen=True)

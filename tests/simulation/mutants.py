@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, cast
 
+import pytest
+
 from pipelines.landing.ledger import epochs, fence
 from pipelines.landing.run import protocol
 from sls_io.planning import plan
@@ -55,6 +57,21 @@ def alive(mutant: Mutant) -> Iterator[None]:
     finally:
         for function, code in reversed(kept):
             function.__code__ = code
+
+
+class Wrong(AssertionError):
+    """A decision that must not be."""
+
+
+Bug = tuple[str, Callable[..., Any], str, str]
+"""What is wrong with a rule; in which function, and how."""
+
+
+def must_find(bug: Bug, search: Callable[[], object]) -> None:
+    """Fails unless a search raises `Wrong` while the bug is there."""
+    name, function, old, new = bug
+    with alive(Mutant(name, (Slip(function, old, new),))), pytest.raises(Wrong):
+        search()
 
 
 def _code(slip: Slip) -> Any:

@@ -19,6 +19,7 @@ from tests.worlds.projects import CLICKS, make_project
 
 MADE = {
     "rollback": calls.rollback(7, "--without-missing"),
+    "expire": calls.expire(3),
     "moved": calls.moved("orders"),
     "resume": calls.resume([0, 3]),
     "retype": calls.retype("n"),

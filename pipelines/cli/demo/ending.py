@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import pandas as pd
 from pyiceberg.table import Table
 from rich.markup import escape
 
@@ -106,33 +107,36 @@ def query(output: Output, logstore: Logstore, table: Table) -> dict[str, Any]:
     by = next((name for name in words if 1 < frame[name].nunique() <= GROUPS_MAX), None)
     if by is None:
         return {"same": True, "rows": {}}
+    # What is measured has a fraction more often than what is counted.
     measured = sorted(numbers, key=lambda name: logstore.columns[name] in ("int", "long"))
-    of = next((name for name in measured if name != by), None)
-    average = f", avg(`{of}`)" if of else ", null"
-    sql = f"SELECT `{by}`, count(*){average} FROM {logstore.table} GROUP BY `{by}`"
-    engine = engine_here()
-    try:
-        by_spark = {_group(row[0]): (row[1], row[2]) for row in engine.session.sql(sql).collect()}
-    finally:
-        engine.stop()
-    by_pandas = {
-        _group(value): (len(part), part[of].mean() if of else None)
-        for value, part in frame.groupby(by, dropna=False)
-    }
+    of = next((name for name in measured if name != by), "")
+    average = f"avg(`{of}`)" if of else "null"
+    sql = f"SELECT `{by}`, count(*), {average} FROM {logstore.table} GROUP BY `{by}`"
+    by_spark, by_pandas = _asked_of_spark(sql), _asked_of_pandas(frame, by, of)
     output.say("[bold]One query, from Spark and from pandas[/]")
     output.say(f"[dim]{escape(sql)}[/]")
-    output.table(
-        [by, ">rows, Spark", ">rows, pandas", *([f">{of}, Spark", f">{of}, pandas"] if of else [])],
-        [
-            (value, rows, by_pandas.get(value, (None, None))[0])
-            + ((_mean(mean), _mean(by_pandas.get(value, (None, None))[1])) if of else ())
-            for value, (rows, mean) in sorted(by_spark.items(), key=lambda each: -each[1][0])
-        ],
-    )
-    same = {s: n for s, (n, _) in by_spark.items()} == {s: n for s, (n, _) in by_pandas.items()}
-    if not same:
+    rows = []
+    for value, (count, mean) in sorted(by_spark.items(), key=lambda each: -each[1][0]):
+        other_count, other_mean = by_pandas.get(value, (None, None))
+        rows.append((value, count, other_count, _mean(mean), _mean(other_mean)))
+    output.table([by, ">rows, Spark", ">rows, pandas", f">{of}, Spark", f">{of}, pandas"], rows)
+    counts, others = ({value: n for value, (n, _) in each.items()} for each in (by_spark, by_pandas))
+    if counts != others:
         output.say("[red]Spark and pandas do not agree[/]")
-    return {"same": same, "rows": {value: n for value, (n, _) in by_spark.items()}}
+    return {"same": counts == others, "rows": counts}
+
+
+def _asked_of_spark(sql: str) -> dict[str, tuple[int, float | None]]:
+    engine = engine_here()
+    try:
+        return {_group(row[0]): (row[1], row[2]) for row in engine.session.sql(sql).collect()}
+    finally:
+        engine.stop()
+
+
+def _asked_of_pandas(frame: pd.DataFrame, by: str, of: str) -> dict[str, tuple[int, float | None]]:
+    groups = frame.groupby(by, dropna=False)
+    return {_group(value): (len(part), part[of].mean() if of else None) for value, part in groups}
 
 
 def _group(value: Any) -> str:

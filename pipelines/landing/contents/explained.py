@@ -72,13 +72,16 @@ class Compared:
         """Whether the table holds of this origin exactly the rows that the ledger and what was adopted
         before say: as many, with the same identity sum, in every shard.
 
-        For shards with rows in lost files only the number is compared, lost rows included. The files stay as
-        they are; what to do about them is named once the table has a ledger.
+        For shards with rows in lost files only the number is compared, lost rows included, and that none is
+        behind what has landed: it would land again. The files stay as they are; what to do about them is
+        named once the table has a ledger.
         """
         files = [each for each in self.lost if each.origin == ledger.origin]
         short = 0
         for shard, (there, (rows, _)) in unlike(ledger, adopted, self.tallies).items():
-            if there.rows > rows or not _may_hold(files, shard):
+            entry = ledger.shards.get(shard)
+            behind = entry is not None and there.last >= max([entry.start, *(end for _, end in entry.landed)])
+            if there.rows > rows or behind or not _may_hold(files, shard):
                 return False
             short += rows - there.rows
         twins = (

@@ -7,7 +7,6 @@ logstore: the price of a decision that cannot be taken back.
 """
 
 from collections.abc import Collection, Mapping
-from itertools import islice
 
 from pyiceberg.table import Table
 
@@ -25,45 +24,35 @@ from pipelines.landing.contents.cells import (
 from pipelines.landing.contents.explained import compare, unlike
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import Misread, tasks_of
-from pipelines.landing.ledger.state import ways_back
-from pipelines.landing.ledger.summary import adopted_of, ledgers_of
+from pipelines.landing.ledger.ways import PastLanding, newest_forgotten, newest_way, pasts
 from pipelines.landing.table import calls
 from sls_io.values.cures import Do
 from sls_io.values.errors import LedgerBroken
 
-_TRIES_MAX = 5
-"""At most so many landings are read row by row in search of a way back."""
-
 
 def way_back(
     table: Table, lost: Collection[str] = (), known: Mapping[Shown, Cells] | None = None
-) -> int | None:
+) -> PastLanding | None:
     """The newest landing that `table rollback` accepts and whose rows are those that its ledgers know;
     None when metadata or storage has none. `lost` are paths of files that are known to be gone or damaged,
-    `known` the cells of files that were counted already: what has left main since is all that is read.
-
-    Story: a row is deleted by hand, a foreign one is appended, a landing follows. It has as many rows as its
-    ledger says; back to it, nothing is better.
-    """
-    counted = dict(known or {})
-    ways = islice(ways_back(table, lost=lost), _TRIES_MAX)
-    return next((s for s in ways if _proven(table, s, counted)), None)
+    `known` the cells of files that were counted already: what has left main since is all that is read."""
+    counted, removed = dict(known or {}), newest_forgotten(table)[0]
+    return newest_way(pasts(table, lost=lost), removed, lambda past: _proven(past, counted))
 
 
-def _proven(table: Table, snapshot_id: int, counted: dict[Shown, Cells]) -> bool:
+def _proven(past: PastLanding, counted: dict[Shown, Cells]) -> bool:
     """Whether the rows of a landing are those of its ledgers; what is read for it is `counted`."""
-    snapshot = table.snapshot_by_id(snapshot_id)
-    ledgers, cells = ledgers_of(snapshot), list[Cell]()
+    cells = list[Cell]()
     try:
-        for task in tasks_of(table, table.scan(snapshot_id=snapshot_id)):
-            if partition_origin(table, task.file) in {*ledgers, None}:
+        for task in tasks_of(past.table, past.table.scan(snapshot_id=past.id)):
+            if partition_origin(past.table, task.file) in {*past.ledgers, None}:
                 file = shown(task)
-                counted[file] = counted.get(file) or cells_of(table, task, {})
+                counted[file] = counted.get(file) or cells_of(past.table, task, {})
                 cells += counted[file]
     except (LedgerBroken, Misread):
         return False
     tallies = {key: Tally(*both) for key, both in totals(cells).items()}
-    return not any(unlike(ledger, adopted_of(snapshot), tallies) for ledger in ledgers.values())
+    return not any(unlike(ledger, past.adopted, tallies) for ledger in past.ledgers.values())
 
 
 def check_same(place: Place, origins: Collection[str], lifted: str = "") -> Mapping[Shown, Cells]:
@@ -99,7 +88,7 @@ def _other_rows(
             cures=(calls.VERIFY_PULL, *option),
         )
     back = way_back(place.table, known=files)
-    to_back = (calls.rollback(back),) if back is not None else ()
+    to_back = (calls.rollback(back.id),) if back is not None else ()
     what = f"shard {min(rows)} of {origin}" if rows else origin
     return LedgerBroken(
         f"{what} holds other rows in {place.name} than its ledger says; nothing was changed",

@@ -30,14 +30,14 @@ from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import Unreadable, listed_files, spans
 from pipelines.landing.ledger.start import find_table, known
 from pipelines.landing.ledger.state import TableState, read_state
-from pipelines.landing.ledger.summary import total_records
+from pipelines.landing.ledger.ways import PastLanding
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations.adopt import find, plan_adopt
+from pipelines.landing.operations.adopt import begins_anew, find, plan_adopt
 from pipelines.landing.operations.fresh_starts import At
 from pipelines.landing.operations.give_up import GivenUp, plan_give_up
 from pipelines.landing.operations.repair_manifests import plan_repair_manifests
 from pipelines.landing.operations.replace import accepted, accepted_together, evolved
-from pipelines.landing.operations.rollback import kept_by_rollback, plan_rollback
+from pipelines.landing.operations.rollback import kept_by_rollback
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.cures import Call, Cure, Do
@@ -108,20 +108,21 @@ class _Way:
 def of_other_rows(case: Case, trouble: Trouble, *, pulled: bool) -> tuple[Cure, ...]:
     """The cures; where no command helps, what to do instead.
     `pulled`: all that the service has was compared, so no other of its hours is in trouble."""
-    found = _replaces(case, sorted(trouble.hours), _instead(trouble))
+    instead = ", instead of the rows that nothing explains" * trouble.strange
+    found = _replaces(case, sorted(trouble.hours), instead)
     if trouble.missing and not pulled and not found:
         found.append(
             calls.VERIFY_PULL.plus(does="names the hours that lost rows, where the service still has them")
         )
     back = _rollback(case, _brought_back(trouble)) or _Way((), 0)
-    adopt, refused = _adopt(case)
-    if adopt is not None:
-        adopting: tuple[Cure, ...] = (adopt.plus(does=_left(trouble)),)
-    else:
-        adopting = refused.cures if isinstance(refused, LedgerBroken) else ()
+    adopt, adopting = _adopt(case), tuple[Cure, ...]()
+    if isinstance(adopt, Call):
+        adopting = (adopt.plus(does=_left(trouble)),)
+    elif isinstance(adopt, LedgerBroken):
+        adopting = adopt.cures
     dear = trouble.missing and not trouble.strange and back.cost > trouble.rows
-    ways = (*adopting, *back.cures) if dear and adopt is not None else (*back.cures, *adopting)
-    return each_once((*found, *ways)) or (Do(f"no command settles this now: {refused}"),)
+    ways = (*adopting, *back.cures) if dear and isinstance(adopt, Call) else (*back.cures, *adopting)
+    return each_once((*found, *ways)) or (Do(f"no command settles this now: {adopt}"),)
 
 
 def each_once(named: Iterable[Cure]) -> tuple[Cure, ...]:
@@ -132,47 +133,37 @@ def each_once(named: Iterable[Cure]) -> tuple[Cure, ...]:
     return tuple(found.values())
 
 
-def _instead(trouble: Trouble) -> str:
-    return ", instead of the rows that nothing explains" if trouble.strange else ""
-
-
 def _brought_back(trouble: Trouble) -> str:
     if not trouble.strange:
         return _BROUGHT_BACK
     return "takes out what nothing explains" + (", and brings back what was there by then" * trouble.missing)
 
 
-def brought_back(table: Table, landing: int, does: str = _BROUGHT_BACK) -> str:
-    """What a rollback to `landing` does: `does`, or empties the table when that landing has no rows."""
-    return _EMPTIED if total_records(table.snapshot_by_id(landing)) == 0 else does
+def brought_back(past: PastLanding, does: str = _BROUGHT_BACK, since: str = "") -> Call:
+    """The rollback to `past`. It does what is said, or empties the table where that landing has no rows."""
+    return calls.rollback(past.id, does=f"{does if past.shown else _EMPTIED}{since}")
 
 
-def _adopt(case: Case) -> tuple[Call | None, SlsError | None]:
-    """The command, with the options that it wants; or none, and why it is refused."""
-    at: At | None = None
+def _adopt(case: Case) -> Call | SlsError:
+    """The command, with the options that it wants; or why it is refused."""
     try:
         found = find(*case.asked)
-        view = plan_adopt(*case.asked, found=found).view
-        if view.asks:
-            at = "rows"
-            view = plan_adopt(*case.asked, at=at, found=found).view
+        at: At | None = "rows" if begins_anew(found) else None
+        gives_up = plan_adopt(*case.asked, at=at, found=found).refusal
     except SlsError as error:
-        return None, error
-    begun = {view.origin, *view.former} - set(view.kept)
-    given_up = view.missing or any(view.lost.get(origin) for origin in begun)
-    return calls.ADOPT.plus(*("--at", "rows") * bool(at), *("--without-missing",) * bool(given_up)), None
+        return error
+    return calls.ADOPT.plus(*("--at", "rows") * bool(at), *("--without-missing",) * bool(gives_up))
 
 
 def with_options(case: Case, named: Sequence[Cure]) -> tuple[Cure, ...]:
     """These cures, `table adopt` with the options that it wants now, or what stands in its way instead."""
     if calls.ADOPT not in named:
         return tuple(named)
-    call, refused = _adopt(case)
-    if isinstance(refused, TransportError):
-        raise refused
-    instead: tuple[Cure, ...] = (call,) if call is not None else ()
-    if isinstance(refused, SlsError):
-        instead = refused.cures or (Do(f"no command settles this now: {refused}"),)
+    adopt = _adopt(case)
+    if isinstance(adopt, TransportError):
+        raise adopt
+    settles = (adopt,) if isinstance(adopt, Call) else adopt.cures
+    instead = settles or (Do(f"no command settles this now: {adopt}"),)
     return each_once(each for cure in named for each in (instead if cure == calls.ADOPT else (cure,)))
 
 
@@ -189,7 +180,8 @@ def of_lost_files(case: Case, lost: Sequence[Unreadable]) -> tuple[Cure, ...]:
     named = [each.file for each in lost if not isinstance(each.file, str) and not each.first]
     owners = {file.file_path: cells.partition_origin(case.table, file) for file in named}
     files = [file for file in named if owners[file.file_path] in (case.origin, None)]
-    found: list[Cure] = [_first(lost)]
+    restore = Do("restore the file" + "s" * (len(lost) > 1))
+    found: list[Cure] = [next((each.first for each in lost if each.first), restore)]
     listed = len(named) == len(lost)
     if listed:
         hours = {cells.partition_hour(case.table, file) for file in files}
@@ -200,12 +192,6 @@ def of_lost_files(case: Case, lost: Sequence[Unreadable]) -> tuple[Cure, ...]:
     return (*found, *(cure for other in others for cure in _give_up_of(case, other, owners.keys())))
 
 
-def _first(lost: Sequence[Unreadable]) -> Cure:
-    """What to do with the files themselves."""
-    restore = Do("restore the file" if len(lost) == 1 else "restore the files")
-    return next((each.first for each in lost if each.first), restore)
-
-
 def _ways(case: Case, relisted: _Way | None, lost: Collection[str], files: Collection[str]) -> list[Cure]:
     """What brings lost files back or gives them up, the way that loses the fewest rows first; `files` are
     those of the logstore's own rows."""
@@ -214,9 +200,8 @@ def _ways(case: Case, relisted: _Way | None, lost: Collection[str], files: Colle
     found = [cure for way in sorted(ways, key=lambda way: way.cost) for cure in way.cures]
     if files and given_up is None:
         # Rows were lost in another way, too.
-        call, _ = _adopt(case)
-        does = "gives up all rows that nothing brings back, also others"
-        found += [call.plus(does=does)] if call is not None else []
+        does, adopt = "gives up all rows that nothing brings back, also others", _adopt(case)
+        found += [adopt.plus(does=does)] if isinstance(adopt, Call) else []
     return found
 
 
@@ -264,13 +249,16 @@ def _give_up_of(case: Case, other: str, lost: Collection[str]) -> tuple[Cure, ..
 
 def _planned_give_up(case: Case, lost: Collection[str], origin: str = "") -> tuple[Call, GivenUp]:
     """The command that gives these files (paths) up, and what it does. Raises as `plan_give_up`."""
-    view = plan_give_up(*case.asked, origin=origin, whole=lambda path: path in lost).view
-    command = calls.GIVE_UP.plus(*(("--origin", origin) if origin else ()))
-    try:
-        plain = plan_give_up(*case.asked, origin=origin).view
-    except SlsError:
-        return command.plus("--rows"), view
-    return (command if plain.files == view.files else command.plus("--rows")), view
+    read = set[str]()
+
+    def whole(path: str) -> bool:
+        read.add(path)
+        return path in lost
+
+    view = plan_give_up(*case.asked, origin=origin, whole=whole).view
+    # Of a file that tells which rows it holds only a look at every column told that it is damaged.
+    rows = any(path.endswith(f"/{name}") for path in read for name in view.files)
+    return calls.GIVE_UP.plus(*(("--origin", origin) if origin else ()), *("--rows",) * rows), view
 
 
 def _beside(command: Call) -> str:
@@ -296,35 +284,22 @@ def _rollback(case: Case, does: str, lost: Collection[str] = ()) -> _Way | None:
     back = way_back(case.table, lost, case.counted)
     if back is None:
         return None
-    try:
-        planned = plan_rollback(case.lake, case.logstore.table, back)
-        kept = kept_by_rollback(planned, case.origin, case.client)
-    except SlsError:
-        return None
-    since = "what landed since is pulled again"
-    if kept.lost:
-        since = f"{since}, but {kept}"
-    does = f"{brought_back(case.table, back, does)}; {since}"
-    return _Way((calls.rollback(back, does=does),), kept.lost)
+    kept = kept_by_rollback(case.state, back, case.origin, case.client)
+    since = "; what landed since is pulled again" + (f", but {kept}" if kept.lost else "")
+    return _Way((brought_back(back, does, since),), kept.lost)
 
 
 def _relisted(case: Case) -> _Way | None:
     """For lost manifests: list all of their files again, or, where that is refused, the files that are
     there."""
-    command = calls.REPAIR_MANIFESTS
     try:
-        plan_repair_manifests(*case.asked)
-    except SlsError:
-        pass
-    else:
-        does = "lists the data files again that are lost with it, and keeps every row"
-        return _Way((command.plus(does=does),), 0)
-    try:
-        view = plan_repair_manifests(*case.asked, without_missing=True).view
+        missing = plan_repair_manifests(*case.asked, without_missing=True).view.missing
     except SlsError:
         return None
-    does = f"lists again what is there; {view.missing} rows are missing then, and are named by a proof"
-    return _Way((command.plus("--without-missing", does=does),), view.missing)
+    does = "lists the data files again that are lost with it, and keeps every row"
+    if missing:
+        does = f"lists again what is there; {missing} rows are missing then, and are named by a proof"
+    return _Way((calls.REPAIR_MANIFESTS.plus(*("--without-missing",) * bool(missing), does=does),), missing)
 
 
 def _give_up(case: Case, lost: Collection[str]) -> _Way | None:

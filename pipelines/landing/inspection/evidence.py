@@ -7,7 +7,7 @@ elsewhere, or that no ledger knows, the manifests tell how many rows there are.
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import FileScanTask, Table
 
@@ -17,7 +17,7 @@ from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.inspection.second_pull import SecondPull, pull_again
 from pipelines.landing.inspection.whole import NO_FILES, Chosen, WholeFiles, read_chosen
 from pipelines.landing.ledger.newest_landing import disagreements
-from pipelines.landing.ledger.reading import Unreadable, rows_shown, tasks_of
+from pipelines.landing.ledger.reading import Unreadable, readable_manifests, rows_shown, tasks_in, tasks_of
 from pipelines.landing.ledger.start import begins, unknown_beside
 from pipelines.landing.ledger.state import (
     TableState,
@@ -58,7 +58,7 @@ class Contents:
     rows     how many of each origin: read, or as the manifests say
     lost     files that are gone or damaged
     short    the origins of which these may have held rows; None: of any
-    listed   False when nobody can say which files there are
+    listed   False when not all manifests can be read: there are at least so many rows
     """
 
     counted: Counted = field(default_factory=Counted)
@@ -132,12 +132,9 @@ def gather(
     landed = _landed_windows(table, ledger)
     pulled = pull_again(client, ledger, hours=asked.hours) if asked.pull else None
     windows = {*landed, *(pulled.windows if pulled else ())}
-    try:
-        tasks = tasks_of(table, table.scan())
-    except Unreadable as error:
-        tasks, there = [], Contents(lost=(error,), listed=False)
-    else:
-        there = _contents(table, tasks, state, origin.id, windows, sums=asked.sums_of_others)
+    tasks, unlisted = _files(table)
+    there = _contents(table, tasks, state, origin.id, windows, sums=asked.sums_of_others)
+    there = replace(there, lost=(*unlisted, *there.lost), listed=not unlisted)
     mine = (t for t in tasks if partition_origin(table, t.file) in (origin.id, None))
     whole, damaged = read_chosen(table, tasks if asked.sums_of_others else mine, asked.rows)
     said = {each.path for each in lost}
@@ -159,6 +156,16 @@ def gather(
         since_ms=min((s.timestamp_ms for s in table.metadata.snapshots), default=None),
         whole=whole,
     )
+
+
+def _files(table: Table) -> tuple[list[FileScanTask], list[Unreadable]]:
+    """The files of main, as far as its manifests can be read; and what cannot."""
+    try:
+        return tasks_of(table, table.scan()), []
+    except Unreadable as error:
+        manifests, lost = readable_manifests(table, table.current_snapshot())
+        # Nobody can tell the files either where deletes by value hide rows.
+        return (tasks_in(table, manifests), lost) if lost else ([], [error])
 
 
 def _contents(

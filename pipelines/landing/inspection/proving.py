@@ -54,13 +54,13 @@ def _prove_shard(e: Evidence, shard: int, there: Tally) -> ShardProof:
     if entry is None:
         problems = [f"{there.rows} rows of a shard that the ledger does not know"]
         if before[0] or not there.rows:
-            problems = _other_sums(ShardLedger(Cursor(0)), there, before)
+            problems = _other_sums(e, ShardLedger(Cursor(0)), there, before)
         return ShardProof(
             shard, 0, there.rows, Cursor(0), None, False, (), tuple(problems), notes, before[0],
             strange=bool(problems) and there.rows > before[0],
         )  # fmt: skip
     answer = e.answers.get(shard, ServiceShard())
-    sums, once = _other_sums(entry, there, before), _not_once(there, before[0])
+    sums, once = _other_sums(e, entry, there, before), _not_once(there, before[0])
     known = entry.rows + before[0]
     proof = ShardProof(
         shard=shard,
@@ -239,19 +239,19 @@ def _wrong(e: Evidence, name: str) -> Iterator[str]:
     if not e.asked.sums_of_others:
         known = sum(entry.rows for entry in ledger.shards.values())
         before = sum(e.state.adopted.of(name, shard)[0] for shard in adopted)
-        yield from _other_count(e.there.rows.get(name, 0), known, before)
+        yield from _other_count(e, e.there.rows.get(name, 0), known, before)
         return
     tallies = e.there.counted.shards(ledger)
     for shard in sorted({*ledger.shards, *tallies, *adopted}):
         entry = ledger.shards.get(shard) or ShardLedger(Cursor(0))
         kept, there = e.state.adopted.of(name, shard), tallies.get(shard, Tally())
-        texts = chain(_other_sums(entry, there, kept), _not_once(there, kept[0]))
+        texts = chain(_other_sums(e, entry, there, kept), _not_once(there, kept[0]))
         yield from (f"shard {shard}: {text}" for text in texts)
 
 
-def _other_sums(entry: ShardLedger, there: Tally, adopted: Count) -> list[str]:
+def _other_sums(e: Evidence, entry: ShardLedger, there: Tally, adopted: Count) -> list[str]:
     """Rows and identities of a shard that the ledger and what was adopted do not explain."""
-    if found := _other_count(there.rows, entry.rows, adopted[0]):
+    if found := _other_count(e, there.rows, entry.rows, adopted[0]):
         return found
     if there.sum != (entry.sum + adopted[1]) % SUM_MODULUS:
         return ["the identities of the rows do not add up to the ledger's sum"]
@@ -268,11 +268,12 @@ def _not_once(there: Tally, adopted: int) -> list[str]:
     return problems
 
 
-def _other_count(rows: int, ledger: int, adopted: int) -> list[str]:
+def _other_count(e: Evidence, rows: int, ledger: int, adopted: int) -> list[str]:
     if rows == ledger + adopted:
         return []
     beside = f" and {adopted} adopted" if adopted else ""
-    return [f"the table holds {rows} rows, the ledger {ledger}{beside}"]
+    least = "" if e.there.listed else "at least "
+    return [f"the table holds {least}{rows} rows, the ledger {ledger}{beside}"]
 
 
 def _named(state: TableState, name: str) -> str:

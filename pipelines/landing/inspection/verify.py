@@ -99,11 +99,9 @@ def _opened(logstore: Logstore, lake: Lake, client: SlsClient) -> tuple[Table, T
         return table, state, check_origin(state, origin, logstore.table)
     except LedgerBroken as error:
         case = cures.Case(lake, logstore, client, table, facts(table, damaged_too=True))
-        if error.kind is not Breach.FOREIGN:
-            named = cures.with_options(case, error.cures)
-            return Proof(logstore.table, origin.id, problems=(str(error),), cures=named)
-        foreign = cures.Trouble((), missing=False, strange=True)
-        named = cures.of_other_rows(case, foreign, pulled=True)
+        named = cures.with_options(case, error.cures)
+        if error.kind is Breach.FOREIGN:
+            named = cures.of_other_rows(case, cures.Trouble((), missing=False, strange=True), pulled=True)
         return Proof(logstore.table, origin.id, problems=(str(error),), cures=named)
 
 

@@ -67,7 +67,9 @@ class Unreadable(LedgerBroken):
         head = table.current_snapshot()
         listed = listed_files(table, head, {}) if head else frozenset()
         if listed is not None and self.path not in listed:
-            return (restore, calls.EXPIRE)
+            kept = _newest_without(table, self.path)
+            # The maintenance does not keep one alone.
+            return (restore, calls.expire(kept)) if kept > 1 else (restore,)
         # Other columns may be damaged than those that tell which rows there are.
         whole = isinstance(file, DataFile) and table.io.new_input(file.file_path).exists()
         return (restore, calls.VERIFY_ROWS if whole else calls.VERIFY)
@@ -358,6 +360,36 @@ def listed_files(table: Table, snapshot: Snapshot, seen: dict[str, frozenset[str
             paths |= {path, *seen[path]}
         return frozenset(paths)
     return None
+
+
+def readable_manifests(
+    table: Table, snapshot: Snapshot | None
+) -> tuple[list[ManifestFile], list[Unreadable]]:
+    """The manifests of a snapshot that can be read, and what cannot: some of them, or their list."""
+    kept, lost = list[ManifestFile](), list[Unreadable]()
+    try:
+        for manifest in manifests_of(table, snapshot):
+            try:
+                entries_of(table, manifest)
+            except Unreadable as error:
+                lost.append(error)
+            else:
+                kept.append(manifest)
+    except Unreadable as error:
+        lost.append(error)
+    return kept, lost
+
+
+def _newest_without(table: Table, path: str) -> int:
+    """How many of the newest snapshots an expiry may keep, so that no branch, no tag and none of them needs
+    that file; 0 where one of the first two does."""
+    seen, metadata = dict[str, frozenset[str]](), table.metadata
+    snapshots = {each.snapshot_id: each for each in metadata.snapshots}
+    needed = {each for each, s in snapshots.items() if path in (listed_files(table, s, seen) or {path})}
+    kept, at = 0, metadata.current_snapshot_id
+    while at in snapshots and at not in needed:
+        kept, at = kept + 1, snapshots[at].parent_snapshot_id
+    return 0 if any(ref.snapshot_id in needed for ref in metadata.refs.values()) else kept
 
 
 def _last(path: str) -> str:

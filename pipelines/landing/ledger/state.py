@@ -6,8 +6,7 @@ the rows that the landing under the tag brought still there. What cannot be prov
 verb that settles it.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -18,15 +17,7 @@ from pyiceberg.types import NestedField
 
 from pipelines.landing.ledger import codec, epochs
 from pipelines.landing.ledger.epochs import Epoch
-from pipelines.landing.ledger.reading import (
-    BY_VALUE,
-    REWRITE,
-    Misread,
-    entries_of,
-    listed_files,
-    live_rows,
-    manifests_of,
-)
+from pipelines.landing.ledger.reading import BY_VALUE, REWRITE, entries_of, manifests_of
 from pipelines.landing.ledger.summary import (
     adopted_of,
     check_windows,
@@ -35,13 +26,13 @@ from pipelines.landing.ledger.summary import (
     known_rows,
     least_rows,
     ledgers_of,
-    missing_rows,
     summary_of,
     total_of,
     total_records,
     windows_of,
 )
 from pipelines.landing.ledger.values import Adopted, Forgotten, Landed, Operation
+from pipelines.landing.ledger.ways import newest_forgotten, pasts, ways
 from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Held
 from pipelines.landing.table.former import newer, number_of, strangers
@@ -53,10 +44,7 @@ from sls_io.values.cures import Call, Cure, Do
 from sls_io.values.deadline import answered
 from sls_io.values.errors import Breach, LedgerBroken, TransportError
 
-_CALLS_PARALLEL = 8
 _OF_CONTRACT = frozenset({Operation.COLUMNS, Operation.ERRORS, Operation.REPLACE, Operation.REST})
-_TRIES_MAX = 5
-"""The search for a way back ends after so many landings whose files are not all there."""
 _OTHERS_NAMED_MAX = 3
 _DIGITS_MAX = 20
 """Digits of a number in a summary that another engine may have written: a long has fewer."""
@@ -289,26 +277,6 @@ def removal_undone(table: Table) -> int | None:
     return removal if landings and not contained else None
 
 
-def newest_forgotten(table: Table) -> tuple[Forgotten, int | None]:
-    """What was removed for good, and the oldest snapshot that says so: a rollback can go to that one.
-
-    The list only grows, so the newest one of any snapshot that metadata still has tells all, whether
-    main contains that snapshot or not.
-
-    The oldest snapshot with that list is the removal itself, or the first after it that is kept: later ones
-    carry the list on.
-    """
-    told = sorted(
-        (s for s in table.metadata.snapshots if summary_of(s).get(codec.FORGOTTEN_KEY) and is_landing(s)),
-        key=lambda s: s.sequence_number or 0,
-    )
-    lists = [forgotten_of(s, damaged_too=True) for s in told]
-    newest = next((x for x in reversed(lists) if x.shards), None)
-    if newest is None:
-        return Forgotten(), None
-    return newest, next(s.snapshot_id for s, x in zip(told, lists, strict=True) if x == newest)
-
-
 def ancestry(table: Table, newest: int | None = None) -> Iterator[Snapshot]:
     """Snapshots of `main` (or from the snapshot `newest`), newest first, as far as metadata has them."""
     snapshot = table.current_snapshot() if newest is None else table.snapshot_by_id(newest)
@@ -346,69 +314,17 @@ def held_columns(table: Table) -> Held:
     return found
 
 
-def landings(table: Table) -> list[Snapshot]:
-    """All snapshots with a ledger that metadata still has, newest first, also those beside main."""
-    found = filter(is_landing, table.metadata.snapshots)
-    return sorted(found, key=lambda s: s.sequence_number or 0, reverse=True)
-
-
-def ways_back(
-    table: Table, *, first: int | None = None, holed: bool = False, lost: Collection[str] = ()
-) -> Iterator[int]:
-    """Landings that `table rollback` accepts and that have as many rows as their ledgers say, newest first:
-    going back to one brings lost rows back and takes foreign ones out.
-
-    Story: rows are deleted by hand, or only marked as deleted, and landings go on. The newest landing lacks
-    these rows as well, so what is looked for is one from before the deletion.
-
-    `first` is looked at before the others; `holed`: also those with fewer rows, which a rollback accepts only
-    with --without-missing; `lost` are paths of files that are known to be gone or damaged: no landing that
-    needs one is a way back. Raises TransportError when the storage does not answer.
-
-    Cheap questions first: a snapshot's manifests, its own numbers, then its files, each file once for all
-    snapshots (`there`, `gone_by_now`).
-    """
-    removed, tries, seen = newest_forgotten(table)[0], 0, dict[str, frozenset[str]]()
-    gone_by_now, there = set(lost), set[str]()
-    for snapshot in sorted(landings(table), key=lambda s: s.snapshot_id != first):
-        hidden = summary_of(snapshot).get("total-delete-files", "0") != "0"
-        if hidden and tries >= _TRIES_MAX:
-            continue  # to count these, files are read
-        listed = listed_files(table, snapshot, seen)
-        if listed is None or not listed.isdisjoint(gone_by_now):
-            continue
-        try:
-            ledgers, adopted = ledgers_of(snapshot), adopted_of(snapshot)
-            known = known_rows(ledgers, adopted)
-            tries += hidden
-            rows = shown_rows(table, snapshot)
-            if rows is None or rows > known:
-                continue
-            if not holed and missing_rows(table, snapshot, rows, ledgers, adopted) > 0:
-                continue
-            if forgotten_of(snapshot) != removed:
-                continue
-            missing = missing_files(table, listed - there)
-        except (LedgerBroken, Misread, OSError):
-            continue
-        there |= listed - missing
-        gone_by_now |= missing
-        if not missing:
-            yield snapshot.snapshot_id
-
-
 def _doing(cure: Cure, does: str) -> Cure:
     return cure.plus(does=does) if isinstance(cure, Call) else cure
 
 
 def _ways_back(table: Table, wanted: int) -> tuple[Cure, ...]:
     """The rollback to the landing `wanted`; where that is refused, the rollback to one that is accepted."""
-    back = next(ways_back(table, first=wanted), None)
-    if back is not None:
-        return (calls.rollback(back),)
-    holed = next(ways_back(table, first=wanted, holed=True), None)
-    if holed is not None:
-        return (calls.rollback(holed, "--without-missing"),)
+    past, removed = pasts(table, first=wanted), newest_forgotten(table)[0]
+    for back in ways(past, removed):
+        return (calls.rollback(back.id),)
+    for holed in ways(past, removed, holed=True):
+        return (calls.rollback(holed.id, "--without-missing"),)
     return (Do(f"restore the files of snapshot {wanted}"), calls.rollback(wanted, does="after that"))
 
 
@@ -419,22 +335,6 @@ def files_of(table: Table, snapshot: Snapshot | None) -> dict[str, DataFile]:
         for manifest in manifests_of(table, snapshot)
         for entry in entries_of(table, manifest)
     }
-
-
-def missing_files(table: Table, paths: Iterable[str]) -> set[str]:
-    """Those of these files that are not there."""
-    wanted = list(paths)
-    with ThreadPoolExecutor(max_workers=_CALLS_PARALLEL) as pool:
-        there = pool.map(lambda path: table.io.new_input(path).exists(), wanted)
-        return {path for path, exists in zip(wanted, there, strict=True) if not exists}
-
-
-def shown_rows(table: Table, snapshot: Snapshot) -> int | None:
-    """Rows that a snapshot shows, None where it does not say. A total counts rows that row-level deletes
-    hide, too: where there are any, files are read."""
-    if summary_of(snapshot).get("total-delete-files", "0") == "0":
-        return total_records(snapshot)
-    return live_rows(table, snapshot.snapshot_id)
 
 
 def others_here(table: Table, *, older_than_s: float) -> tuple[str, ...]:
@@ -518,6 +418,6 @@ def _check_origins(table: Table, state: TableState) -> None:
             )
         raise LedgerBroken(
             f"table {name} has {least} rows, its ledger knows {known}: rows of unknown origin were added",
-            cures=(calls.VERIFY.plus(does="names what takes them out"), calls.ADOPT.plus(does="keeps them")),
+            cures=(calls.VERIFY.plus(does="names what takes them out, and what keeps them"),),
             kind=Breach.FOREIGN,
         )

@@ -10,9 +10,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.ledger import codec
-from pipelines.landing.ledger.reading import (
-    live_rows,
-)
+from pipelines.landing.ledger.reading import live_rows
 from pipelines.landing.ledger.values import Adopted, Forgotten, Landed
 from sls_io.values.claim import Ledger
 from sls_io.values.errors import Breach, LedgerBroken

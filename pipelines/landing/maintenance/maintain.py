@@ -482,10 +482,7 @@ def _lost(looked: Looked, name: str) -> str:
     if not missing:
         return ""
     target = sameness.way_back(table)
-    named = [
-        calls.VERIFY,
-        *([calls.rollback(target, does=cures.brought_back(table, target))] if target else []),
-    ]
+    named = (calls.VERIFY, *([cures.brought_back(target)] if target is not None else []))
     return (
         f"table {'.'.join(table.name())} holds {rows} rows, its ledger says {rows + missing}, and older "
         f"snapshots may be the only way back, so they stay: "

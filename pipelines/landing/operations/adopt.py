@@ -19,10 +19,10 @@ provably rolled back is the business of `rollback.py`.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.commit import authored, publish
 from pipelines.landing.commit.effect import Effect, Note
@@ -33,7 +33,7 @@ from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.ledger.codec import LEDGER_PREFIX
 from pipelines.landing.ledger.fence import lowered
 from pipelines.landing.ledger.place import Place, Trust, look
-from pipelines.landing.ledger.reading import Unreadable, live_rows
+from pipelines.landing.ledger.reading import live_rows
 from pipelines.landing.ledger.start import check_beside, check_origin, origin_text
 from pipelines.landing.ledger.state import (
     TableState,
@@ -41,13 +41,12 @@ from pipelines.landing.ledger.state import (
     check_ancestry,
     check_removed,
     facts,
-    landings,
     read_state,
 )
-from pipelines.landing.ledger.summary import adopted_of, forgotten_of, is_landing, ledgers_of, summary_of
+from pipelines.landing.ledger.summary import is_landing, summary_of
 from pipelines.landing.ledger.values import Adopted, Deed, Operation
+from pipelines.landing.ledger.ways import PastLanding, pasts
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations import repair_manifests
 from pipelines.landing.operations.fresh_starts import At, Floors, Newest, starts_of
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
@@ -185,13 +184,27 @@ class Adoption(Effect):
 
 @dataclass(frozen=True)
 class Unsettled:
-    """The table as it is: what it says, what its files hold, and what stops landings into it."""
+    """The table as it is: what it says, what its files hold, and what stops landings into it.
+
+    pasts   landings whose ledgers may be true, the likeliest first
+    newest  the newest ledger of each origin that can be read
+    rows    how many rows there are, of whatever origin
+    """
 
     place: Place
+    pasts: Sequence[PastLanding]
     newest: Mapping[str, Newest]
     there: Compared
+    rows: int
     stops: str
     trouble: str
+
+    @cached_property
+    def back(self) -> int | None:
+        """The landing that `table rollback` can go to."""
+        lost = [each.path for each in self.there.lost]
+        found = way_back(self.place.table, lost, self.there.files)
+        return None if found is None else found.id
 
 
 def plan_adopt(
@@ -212,53 +225,47 @@ def plan_adopt(
     LedgerBroken when another verb is the cure, or rows are there twice.
     """
     found = found or find(lake, logstore, client)
+    place, origin, decided = found.place, found.place.origin.id, _decide(found)
     named = at is not None or bool(cursors)
-    decided = _decide(found)
     if named and not decided.asks:
-        raise ConfigError(
-            f"the ledger of {found.place.origin.id} is proven by its rows and stays; leave the start out"
-        )
-    if decided.asks and named:
+        raise ConfigError(f"the ledger of {origin} is proven by its rows and stays; leave the start out")
+    if named:
         _check_removal_known(found)
-        floors = Floors(client, found.place.state.forgotten, found.newest.get(found.place.origin.id))
-        starts = starts_of(
-            client, logstore, found.place.origin.id, found.there.tallies, at, cursors or {}, floors
-        )
-        decided = decided.started(found.place.origin.id, starts)
+        floors = Floors(client, place.state.forgotten, found.newest.get(origin))
+        starts = starts_of(client, logstore, origin, found.there.tallies, at, cursors or {}, floors)
+        decided = decided.started(origin, starts)
     view = _describe(found, decided, named=named)
-    dropped = frozenset(x.path for x in found.there.lost if x.origin in decided.begun)
-    registered = publish.RegisteredOrigin(found.place.origin.id, origin_text(found.place.origin))
-    deed, removed = Deed(Operation.ADOPT), found.place.state.forgotten
     change = authored.Change(
-        found.place.head, decided.ledgers, decided.adopted, deed, registered, removed, dropped
+        place.head,
+        decided.ledgers,
+        decided.adopted,
+        Deed(Operation.ADOPT),
+        publish.RegisteredOrigin(origin, origin_text(place.origin)),
+        place.state.forgotten,
+        frozenset(x.path for x in found.there.lost if x.origin in decided.begun),
     )
-    _check_news(view, found.place.state, change)
-    refusal = _start_missing(view) or ("" if without_missing else _gives_up(view))
+    _check_news(view, place.state, change)
     does = "in its place: brings back the rows that had landed by then, and takes foreign rows out"
     back = (calls.rollback(view.back, does=does),) if view.back is not None else ()
-    return Planned(view, found.place, change, refusal=refusal, cures=back)
+    refusal = _refusal(view, decided, without_missing=without_missing)
+    return Planned(view, place, change, refusal=refusal, cures=back)
 
 
-def _start_missing(view: Adoption) -> str:
-    """What has to be said first where no ledger is proven; "" where nothing."""
-    if not view.asks:
-        return ""
-    return (
-        f"nothing proves what of {view.origin} is in {view.table}: say where its shards "
-        "start with --at rows, begin, latest or an hour"
-    )
-
-
-def _gives_up(view: Adoption) -> str:
-    """Which rows it would give up, and what does not; "" for none."""
-    begun = {view.origin, *view.former} - set(view.kept)
-    given = [name for origin, names in view.lost.items() if origin in begun for name in names]
-    if not view.missing and not given:
+def _refusal(view: Adoption, decided: "_Decided", *, without_missing: bool) -> str:
+    """What has to be said first: where a ledger begins that nothing proves; that rows are given up, which
+    ones, and what does not. "" for nothing."""
+    if view.asks:
+        return (
+            f"nothing proves what of {view.origin} is in {view.table}: say where its shards "
+            "start with --at rows, begin, latest or an hour"
+        )
+    given = sum(len(names) for origin, names in view.lost.items() if origin in decided.begun)
+    if without_missing or not (view.missing or given):
         return ""
     cure = "no landing that is kept brings them back; "
     if view.back is not None:
         cure = f"a rollback to {view.back} brings back what that landing had; else "
-    files = f", and the rows of {len(given)} files that are gone or damaged" if given else ""
+    files = f", and the rows of {given} files that are gone or damaged" if given else ""
     return (
         f"at least {view.missing} rows of {view.origin} that an older ledger knew are not in "
         f"{view.table}{files}: {cure}say --without-missing to give them up"
@@ -283,6 +290,11 @@ class _Decided:
     asks: bool
     starts: Mapping[int, Cursor] = field(default_factory=dict)
 
+    @property
+    def missing(self) -> int:
+        """Rows of ledgers that begin anew which are given up, at least."""
+        return sum(d.missing for d in self.differs if d.origin in self.begun)
+
     def started(self, origin: str, starts: Mapping[int, Cursor]) -> "_Decided":
         """With a ledger of the logstore that begins there."""
         begun = Ledger(origin, {shard: ShardLedger(start=cursor) for shard, cursor in starts.items()})
@@ -295,68 +307,70 @@ def find(lake: Lake, logstore: Logstore, client: SlsClient) -> Unsettled:
     table, state, origin, name = place.table, place.state, place.origin, place.name
     check_beside(state, origin, logstore)
     stops = _trouble(table, origin, name)
-    newest = _newest(table)
+    past = {each.id: each for each in pasts(table, damaged_too=True)}
+    newest = _newest(past.values())
     every = {*state.origins, *newest, origin.id}
-    try:
-        there = compare(table, {o: newest[o].ledger if o in newest else Ledger(o) for o in every})
-    except Unreadable as error:
-        raise repair_manifests.named(lake, logstore, client, error) from error
-    trouble = stops or _short(table, state, there)
-    return Unsettled(place, newest, there, stops, trouble)
+    there = compare(table, {o: newest[o].ledger if o in newest else Ledger(o) for o in every})
+    main = [s.snapshot_id for s in ancestry(table)]
+    likely = [past[each] for each in dict.fromkeys([state.tagged, *main, *past]) if each in past]
+    found = Unsettled(place, likely, newest, there, live_rows(table), stops, stops)
+    return found if stops else replace(found, trouble=_short(found))
 
 
 def _decide(found: Unsettled) -> _Decided:
     """What stays and what begins anew: a ledger whose rows prove it stays, another begins anew with all that
     is there adopted. Raises LedgerBroken where rows are there twice."""
-    table, state, origin = found.place.table, found.place.state, found.place.origin
-    newest, there = found.newest, found.there
-    ledgers, sources, adopted = _proven(table, state, there)
+    state, origin, newest, there = found.place.state, found.place.origin, found.newest, found.there
+    ledgers, sources, adopted = _proven(found)
     ledgers = lowered(ledgers, {o: ledger for o, ledger in state.ledgers.items() if o in ledgers})
     former = _former(state, origin, ledgers)
     ledgers |= {o: Ledger(o) for o in former}
     _check_once(found, {*ledgers, origin.id})
     asks = origin.id not in ledgers
-    differs = tuple(d for o in sorted(newest) for d in _differences(newest[o], there))
+    # One that is true but for lost files, and begins anew all the same, gives their rows up.
+    true = {o for o in ledgers if o in newest and there.proves(newest[o].ledger, newest[o].past.adopted)}
+    differs = tuple(d for o in sorted(newest.keys() - true) for d in _differences(newest[o], there))
     begun = frozenset({*former, *([origin.id] if asks else [])})
     for each in sorted(begun):
         adopted = _with_rows(adopted, each, newest.get(each), there.tallies, differs)
-    adopted = replace(adopted, others=_others(table, {*state.origins, *ledgers, origin.id}, there))
+    adopted = replace(adopted, others=_others(found, {*state.origins, *ledgers, origin.id}))
     return _Decided(ledgers, sources, adopted, former, differs, begun, asks)
+
+
+def begins_anew(found: Unsettled) -> bool:
+    """Whether nothing proves a ledger of the logstore, so that somebody has to say where it begins."""
+    return _decide(found).asks
 
 
 def _describe(found: Unsettled, decided: _Decided, *, named: bool) -> Adoption:
     """The decision for people; `named`: somebody said where the ledger begins."""
-    state, lost, differs = found.place.state, found.there.lost, decided.differs
-    back = None
-    if differs or lost:
-        back = way_back(found.place.table, [each.path for each in lost], found.there.files)
+    state, origin, lost = found.place.state, found.place.origin, found.there.lost
+    starts = _shard_starts(origin.id, decided.starts, found.there.tallies) if decided.asks else ()
     return Adoption(
-        table=".".join(found.place.table.name()),
-        origin=found.place.origin.id,
+        table=found.place.name,
+        origin=origin.id,
         trouble=found.trouble,
         kept=decided.sources,
-        starts=_shard_starts(found.place.origin.id, decided.starts, found.there.tallies)
-        if decided.asks
-        else (),
+        starts=starts,
         others=decided.adopted.others,
-        still_refused=tuple(sorted(set(state.origins) - set(decided.ledgers) - {found.place.origin.id})),
+        still_refused=tuple(sorted(set(state.origins) - set(decided.ledgers) - {origin.id})),
         asks=decided.asks and not named,
-        differs=differs,
-        missing=sum(d.missing for d in differs if d.origin in decided.begun),
-        back=back,
-        damaged=_damaged(found.place.table, state),
+        differs=decided.differs,
+        missing=decided.missing,
+        back=found.back if decided.differs or lost else None,
+        damaged=_damaged(found),
         forgotten=bool(state.forgotten.shards),
         former=decided.former,
         lost={o: [x.name for x in lost if x.origin == o] for o in sorted({x.origin for x in lost})},
         refused=bool(found.stops),
-        remade=_remade(state, found.place.origin) if decided.asks else {},
+        remade=_remade(state, origin) if decided.asks else {},
     )
 
 
-def _others(table: Table, ours: Collection[str], there: Compared) -> int:
+def _others(found: Unsettled, ours: Collection[str]) -> int:
     """Rows of origins that are none of ours."""
-    known_ones = sum(t.rows for k, t in there.tallies.items() if k[0] in ours)
-    return max(0, live_rows(table) - known_ones - sum(x.rows for x in there.lost))
+    known_ones = sum(t.rows for k, t in found.there.tallies.items() if k[0] in ours)
+    return max(0, found.rows - known_ones - sum(x.rows for x in found.there.lost))
 
 
 def _trouble(table: Table, origin: Origin, name: str) -> str:
@@ -373,14 +387,14 @@ def _trouble(table: Table, origin: Origin, name: str) -> str:
     return ""
 
 
-def _short(table: Table, state: TableState, there: Compared) -> str:
+def _short(found: Unsettled) -> str:
     """What is wrong with a table into which landings go on. Raises ConfigError when nothing is.
 
     Story: rows are lost, retention and the sweep have taken what could bring them back, and maintenance
     leaves the table alone for as long as its ledger knows more rows than it holds. Or rows of nobody are
     lacking: they are known by their number alone, and nothing says which they were.
     """
-    name = ".".join(table.name())
+    name, state, there = found.place.name, found.place.state, found.there
     if there.lost and all(there.proves(ledger, state.adopted) for ledger in state.ledgers.values()):
         raise LedgerBroken(
             f"{len(there.lost)} files of table {name} are gone or damaged, and its ledger explains all other "
@@ -388,7 +402,7 @@ def _short(table: Table, state: TableState, there: Compared) -> str:
             cures=(Do("restore them"), calls.VERIFY),
         )
     proven = not any(unlike(ledger, state.adopted, there.tallies) for ledger in state.ledgers.values())
-    if proven and _others(table, {*state.origins, *state.ledgers}, there) >= state.adopted.others:
+    if proven and _others(found, {*state.origins, *state.ledgers}) >= state.adopted.others:
         raise ConfigError(f"the ledger of table {name} explains its rows: there is nothing to settle")
     return f"table {name} does not hold the rows that its ledger says; what brings rows back is tried first"
 
@@ -401,27 +415,17 @@ def _check_not_rolled_back(table: Table) -> None:
             raise
 
 
-def _newest(table: Table) -> dict[str, Newest]:
+def _newest(landings: Iterable[PastLanding]) -> dict[str, Newest]:
     """The newest ledger of each origin, from all snapshots that metadata still has, also from those beside
     main."""
     found: dict[str, Newest] = {}
-    for snapshot in landings(table):
-        adopted = adopted_of(snapshot, damaged_too=True)
-        for origin, ledger in ledgers_of(snapshot, damaged_too=True).items():
-            found.setdefault(origin, Newest(snapshot, ledger, adopted))
+    for past in landings:
+        for origin, ledger in past.ledgers.items():
+            found.setdefault(origin, Newest(past, ledger))
     return found
 
 
-def _candidates(table: Table, state: TableState) -> Iterator[Snapshot]:
-    """Snapshots whose ledger may be true, the likeliest first: the tag's, main's, those beside main."""
-    tagged = table.snapshot_by_id(state.tagged) if state.tagged is not None else None
-    past = [*([tagged] if tagged else []), *filter(is_landing, ancestry(table)), *landings(table)]
-    yield from {s.snapshot_id: s for s in past}.values()
-
-
-def _proven(
-    table: Table, state: TableState, there: Compared
-) -> tuple[dict[str, Ledger], dict[str, int], Adopted]:
+def _proven(found: Unsettled) -> tuple[dict[str, Ledger], dict[str, int], Adopted]:
     """Per origin the newest ledger that the rows prove, its snapshot, and what it had adopted.
 
     A ledger from before a removal for good never counts as proven: if its rows are there, removed rows are
@@ -430,14 +434,13 @@ def _proven(
     ledgers: dict[str, Ledger] = {}
     sources: dict[str, int] = {}
     adopted = Adopted()
-    for snapshot in _candidates(table, state):
-        before = adopted_of(snapshot, damaged_too=True)
-        if forgotten_of(snapshot, damaged_too=True) != state.forgotten:
+    for past in found.pasts:
+        if past.removed != found.place.state.forgotten:
             continue
-        for origin, ledger in ledgers_of(snapshot, damaged_too=True).items():
-            if origin not in ledgers and there.proves(ledger, before):
-                ledgers[origin], sources[origin] = ledger, snapshot.snapshot_id
-                adopted = _joined(adopted, before, origin)
+        for origin, ledger in past.ledgers.items():
+            if origin not in ledgers and found.there.proves(ledger, past.adopted):
+                ledgers[origin], sources[origin] = ledger, past.id
+                adopted = _joined(adopted, past.adopted, origin)
     return ledgers, sources, adopted
 
 
@@ -471,7 +474,7 @@ def _with_rows(
     differs: tuple[Difference, ...],
 ) -> Adopted:
     """`adopted` with all rows of `origin`, and with its rows that are missing now or were missing before."""
-    missing = {k: v for k, v in (newest.adopted.missing if newest else {}).items() if k[0] == origin}
+    missing = {k: v for k, v in (newest.past.adopted.missing if newest else {}).items() if k[0] == origin}
     for each in differs:
         if each.origin == origin and each.missing:
             missing[origin, each.shard] = missing.get((origin, each.shard), 0) + each.missing
@@ -489,15 +492,13 @@ def _differences(newest: Newest, there: Compared) -> Iterator[Difference]:
     foreign row in a landed interval may hide a missing one, so the numbers are the least there can be.
     """
     origin, ledger = newest.ledger.origin, newest.ledger
-    if there.proves(ledger, newest.adopted):
-        return
-    for shard, (tally, (rows, _)) in unlike(ledger, newest.adopted, there.tallies).items():
-        before = newest.adopted.of(origin, shard)[0]
+    for shard, (tally, (rows, _)) in unlike(ledger, newest.past.adopted, there.tallies).items():
+        before = newest.past.adopted.of(origin, shard)[0]
         landed, beside = tally.rows - tally.outside - (rows - before), tally.outside - before
         missing, foreign = max(0, -landed) + max(0, -beside), max(0, landed) + max(0, beside)
         if not missing and not foreign:
             missing = foreign = 1  # as many rows, and not the same
-        yield Difference(origin, shard, newest.snapshot.snapshot_id, rows, tally.rows, missing, foreign)
+        yield Difference(origin, shard, newest.past.id, rows, tally.rows, missing, foreign)
 
 
 def _check_once(found: Unsettled, origins: Collection[str]) -> None:
@@ -506,21 +507,19 @@ def _check_once(found: Unsettled, origins: Collection[str]) -> None:
     if not doubled:
         return
     by_hand = Do("delete all but one of each with any engine, and look again")
-    back = way_back(found.place.table, known=found.there.files)
     raise LedgerBroken(
         f"{doubled} rows of table {found.place.name} are there more than once, and nobody can adopt "
         "a row twice",
-        cures=(calls.rollback(back) if back is not None else by_hand,),
+        cures=(calls.rollback(found.back) if found.back is not None else by_hand,),
     )
 
 
-def _damaged(table: Table, state: TableState) -> int | None:
+def _damaged(found: Unsettled) -> int | None:
     """The newest landing, when not all of its ledgers can be read."""
-    tagged = table.snapshot_by_id(state.tagged) if state.tagged is not None else None
-    snapshot = tagged or next(iter(landings(table)), None)
-    texts = [name for name in summary_of(snapshot) if name.startswith(LEDGER_PREFIX)]
-    readable = ledgers_of(snapshot, damaged_too=True)
-    return snapshot.snapshot_id if snapshot is not None and len(texts) > len(readable) else None
+    for past in found.pasts[:1]:
+        texts = sum(name.startswith(LEDGER_PREFIX) for name in summary_of(past.snapshot))
+        return past.id if texts > len(past.ledgers) else None
+    return None
 
 
 def _check_removal_known(found: Unsettled) -> None:
@@ -532,12 +531,11 @@ def _check_removal_known(found: Unsettled) -> None:
     """
     if not found.place.state.forgotten.shards or any(map(is_landing, ancestry(found.place.table))):
         return
-    back = way_back(found.place.table, known=found.there.files)
-    if back is not None:
+    if found.back is not None:
         raise LedgerBroken(
             f"rows were removed from table {found.place.name} by `table forget`, and nobody can say "
             "whether they are there again: no landing is left in main's history",
-            cures=(calls.rollback(back),),
+            cures=(calls.rollback(found.back),),
         )
 
 

@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from pyiceberg.table.snapshots import Snapshot
-
 from pipelines.landing.contents.cells import Key, Tally
 from pipelines.landing.hours import moment_text
-from pipelines.landing.ledger.summary import forgotten_of
-from pipelines.landing.ledger.values import Adopted, Forgotten
+from pipelines.landing.ledger.values import Forgotten
+from pipelines.landing.ledger.ways import PastLanding
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import calls
 from sls_io.values.claim import Ledger
@@ -24,11 +22,10 @@ At = int | Literal["begin", "latest", "rows"]
 
 @dataclass(frozen=True)
 class Newest:
-    """The newest ledger of an origin that can be read, and what was adopted by then."""
+    """The newest ledger of an origin that can be read, and the landing that says so."""
 
-    snapshot: Snapshot
+    past: PastLanding
     ledger: Ledger
-    adopted: Adopted
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ class Floors:
         if not gone.rows:
             return lowest
         after = self.client.cursor_at(shard, gone.hours.pairs[-1][1] * HOUR_S)
-        if self.newest is not None and forgotten_of(self.newest.snapshot, damaged_too=True) == self.forgotten:
+        if self.newest is not None and self.newest.past.removed == self.forgotten:
             entry = self.newest.ledger.shards.get(shard)
             landed = [min(end, after) for begin, end in entry.landed if begin < after] if entry else []
             after = min(after, Cursor(max([entry.start if entry else 0, *landed])))

@@ -31,7 +31,6 @@ from pipelines.landing.ledger.state import windows_in
 from pipelines.landing.ledger.values import Adopted, Deed, Landed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
-from pipelines.landing.operations.repair_manifests import named
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger, ShardLedger
@@ -89,10 +88,7 @@ def plan_give_up(
     """
     own = look(lake, logstore, client, trust=Trust.SOUND)
     place = own.of_known(origin)
-    try:
-        kept, lost = _sorted_out(place, whole)
-    except Unreadable as error:
-        raise named(lake, logstore, client, error) from error
+    kept, lost = _sorted_out(place, whole)
     if not lost:
         raise ConfigError(
             f"every file of {place.origin.logstore} in {place.name} can be read: nothing is lost"

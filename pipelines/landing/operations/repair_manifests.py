@@ -17,9 +17,8 @@ of hours with rows removed for good are left out: nobody could say that they hol
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from pyiceberg.manifest import DataFile, ManifestFile
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
-from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Effect, Note
@@ -28,7 +27,7 @@ from pipelines.landing.contents import choice, strays
 from pipelines.landing.contents.cells import Count, Key, Tally, partition_origin
 from pipelines.landing.contents.explained import Compared, compare, known_of, unlike
 from pipelines.landing.ledger.place import Place, Trust, look
-from pipelines.landing.ledger.reading import Unreadable, entries_of, manifests_of, tasks_in
+from pipelines.landing.ledger.reading import readable_manifests, tasks_in
 from pipelines.landing.ledger.state import TableState
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
@@ -36,10 +35,9 @@ from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import SUM_MODULUS, Ledger
 from sls_io.values.cures import Do
-from sls_io.values.errors import ConfigError, LedgerBroken, SlsError
+from sls_io.values.errors import ConfigError, LedgerBroken
 from sls_io.wire.client import SlsClient
 
-VERB = "repair-manifests"
 _NAMED_MAX = 5
 
 
@@ -89,7 +87,6 @@ class Repair(Effect):
 class _Listed:
     """What the readable manifests list, compared with the ledgers."""
 
-    manifests: tuple[ManifestFile, ...]
     tasks: tuple[FileScanTask, ...]
     there: Compared
 
@@ -104,8 +101,9 @@ def plan_repair_manifests(
     """
     place = look(lake, logstore, client, trust=Trust.SOUND)
     table, state = place.table, place.state
-    manifests, lost = _sorted_out(table, place.head)
-    found = _found(table, state, manifests)
+    manifests, lost = readable_manifests(table, place.head)
+    tasks = tuple(tasks_in(table, manifests))
+    found = _Listed(tasks, compare(table, _ledgers(state), tasks=tasks))
     if not lost and not any(rows > 0 for rows, _ in _wanted(state, found.there).values()):
         raise ConfigError(f"every manifest of {place.name} can be read: there is nothing to list again")
     known = strays.known(table, [each.path for each in lost])
@@ -130,47 +128,13 @@ def plan_repair_manifests(
         shards=tuple(_shards(state, found, taken)),
     )
     change = authored.unchanged(place.head, state, Deed(Operation.REPAIR_MANIFESTS))
-    change = replace(change, added=added, manifests=manifests)
+    change = replace(change, added=added, manifests=tuple(manifests))
     return Planned(view, place, change)
-
-
-def named(lake: Lake, logstore: Logstore, client: SlsClient, error: Unreadable) -> LedgerBroken:
-    """The error of a verb that met an unreadable manifest, with this verb as the cure where it works. The
-    error stays as it is where it does not, and for any other file."""
-    if not isinstance(error.file, str):
-        return error
-    try:
-        plan_repair_manifests(lake, logstore, client)
-    except SlsError:
-        return error
-    return LedgerBroken(str(error), cures=(calls.REPAIR_MANIFESTS.plus(does="lists its data files again"),))
-
-
-def _sorted_out(table: Table, head: Snapshot) -> tuple[tuple[ManifestFile, ...], list[Unreadable]]:
-    """The manifests of main that can be read, and what cannot."""
-    try:
-        manifests = manifests_of(table, head)
-    except Unreadable as error:
-        return (), [error]
-    kept, lost = list[ManifestFile](), list[Unreadable]()
-    for manifest in manifests:
-        try:
-            entries_of(table, manifest)
-        except Unreadable as error:
-            lost.append(error)
-        else:
-            kept.append(manifest)
-    return tuple(kept), lost
 
 
 def _ledgers(state: TableState) -> dict[str, Ledger]:
     adopted = {origin for origin, _ in state.adopted.shards}
     return {origin: state.ledger(origin) for origin in {*state.ledgers, *state.origins, *adopted}}
-
-
-def _found(table: Table, state: TableState, manifests: tuple[ManifestFile, ...]) -> _Listed:
-    tasks = tuple(tasks_in(table, manifests))
-    return _Listed(manifests, tasks, compare(table, _ledgers(state), tasks=tasks))
 
 
 def _known(state: TableState, key: Key) -> Count:

@@ -25,28 +25,10 @@ from pipelines.landing.hours import hour_text, moment_text
 from pipelines.landing.ledger import codec, fence
 from pipelines.landing.ledger.place import Looked
 from pipelines.landing.ledger.reading import Misread, Unreadable
-from pipelines.landing.ledger.state import (
-    TableState,
-    ancestry,
-    facts,
-    files_of,
-    landings,
-    missing_files,
-    newest_forgotten,
-    shown_rows,
-)
-from pipelines.landing.ledger.summary import (
-    adopted_of,
-    forgotten_of,
-    is_landing,
-    known_rows,
-    least_rows,
-    ledgers_of,
-    missing_rows,
-    summary_of,
-    windows_of,
-)
-from pipelines.landing.ledger.values import Deed, Operation
+from pipelines.landing.ledger.state import TableState, ancestry, facts, files_of
+from pipelines.landing.ledger.summary import is_landing, least_rows, ledgers_of, summary_of, windows_of
+from pipelines.landing.ledger.values import Deed, Forgotten, Operation
+from pipelines.landing.ledger.ways import No, PastLanding, against, landings, newest_forgotten, pasts
 from pipelines.landing.operations import reach
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
@@ -156,32 +138,18 @@ def plan_rollback(
     table = _load(lake, name)
     state = facts(table, damaged_too=True)
     target = _target(table, snapshot_id)
-    ledgers, adopted = ledgers_of(target), adopted_of(target)
+    (past, *_) = pasts(table, first=snapshot_id)
+    given = given_back(state, past)
     now, then = _files_of_main(table), _files_then(table, target)
-    _check_forgotten(table, state, target)
-    known_then = known_rows(ledgers, adopted)
-    _check_content(table, target, then, known_then)
-    if not without_missing:
-        _check_missing(table, target)
+    _check_accepted(past, state.forgotten, without_missing=without_missing)
     moved = _Moved() if now is None else _moved(now, then)
-    # Not what the tag says, which may be gone or have been moved by hand: a logstore that began behind it
-    # would lose its start.
-    current = ledgers_of(next(iter(landings(table)), None), damaged_too=True)
-    lowered_ledgers = fence.lowered(ledgers, current)
-    as_it_was = (lowered_ledgers, adopted) == (dict(state.ledgers), state.adopted)
+    as_it_was = (given.ledgers, past.adopted) == (dict(state.ledgers), state.adopted)
     as_it_was = as_it_was and state.tagged is not None and _in_main(table, state.tagged)
     if as_it_was and (moved.files_leaving, moved.files_returning) == (0, 0):
         raise ConfigError(f"table {name} is as snapshot {snapshot_id} left it: there is nothing to roll back")
-    change = authored.Change(
-        target,
-        lowered_ledgers,
-        adopted,
-        Deed(Operation.ROLLBACK, snapshot=snapshot_id),
-        forgotten=state.forgotten,
-    )
-    since = [s for s in _since(table, state, target) if is_landing(s)]
-    shards = tuple(_shards_back(current, lowered_ledgers))
-    hours, hours_out = _hours(since, shards, set(ledgers) - set(current))
+    deed = Deed(Operation.ROLLBACK, snapshot=snapshot_id)
+    change = authored.Change(target, given.ledgers, past.adopted, deed, forgotten=state.forgotten)
+    hours, hours_out = _hours(given)
     view = Rollback(
         table=name,
         snapshot_id=snapshot_id,
@@ -190,8 +158,8 @@ def plan_rollback(
         rows_then=least_rows(target),
         **moved._asdict(),
         hours=hours,
-        landings=tuple(s.snapshot_id for s in since),
-        shards=shards,
+        landings=tuple(s.snapshot_id for s in given.landings),
+        shards=given.shards,
         notes=(*_notes(table, state), *([_UNREADABLE] if now is None else [])),
         hours_out=hours_out,
     )
@@ -213,11 +181,34 @@ def _moved(now: Mapping[str, DataFile], then: Mapping[str, DataFile]) -> _Moved:
     return _Moved(*rows, len(leaving), len(returning))
 
 
-def kept_by_rollback(planned: Planned[Rollback], origin: str, client: SlsClient) -> reach.StillThere:
+class GivenBack(NamedTuple):
+    """What the table gives back when it goes to a landing: the ledgers afterwards, the shards, the landings
+    since, and the origins without a readable ledger now. As metadata says; no file is read."""
+
+    ledgers: Mapping[str, Ledger]
+    shards: tuple[ShardBack, ...]
+    landings: tuple[Snapshot, ...]
+    unreadable: frozenset[str]
+
+
+def given_back(state: TableState, past: PastLanding) -> GivenBack:
+    """What going to `past` gives back."""
+    # Not what the tag says, which may be gone or have been moved by hand: a logstore that began behind it
+    # would lose its start.
+    current = ledgers_of(next(iter(landings(past.table)), None), damaged_too=True)
+    ledgers = fence.lowered(past.ledgers, current)
+    since = tuple(filter(is_landing, _since(past.table, state, past.snapshot)))
+    unreadable = frozenset(past.ledgers.keys() - current.keys())
+    return GivenBack(ledgers, tuple(_shards_back(current, ledgers)), since, unreadable)
+
+
+def kept_by_rollback(
+    state: TableState, past: PastLanding, origin: str, client: SlsClient
+) -> reach.StillThere:
     """What the service still has of the rows of one logstore that the next runs would pull again."""
-    mine = [shard for shard in planned.view.shards if shard.origin == origin]
-    since = (planned.place.table.snapshot_by_id(number) for number in planned.view.landings)
-    told = (windows_of(snapshot) for snapshot in since)
+    given = given_back(state, past)
+    mine = [shard for shard in given.shards if shard.origin == origin]
+    told = map(windows_of, given.landings)
     return reach.kept_of(
         client,
         {s.shard: max(0, s.rows - s.rows_then) for s in mine},
@@ -293,76 +284,53 @@ def _rows(file: DataFile) -> int:
     return int(file.record_count) if file.content == DataFileContent.DATA else 0
 
 
-def _check_content(table: Table, target: Snapshot, files: Mapping[str, DataFile], known: int) -> None:
-    _check_known(table, target, known)
-    if gone := missing_files(table, files):
-        back = sameness.way_back(table, gone)
-        raise LedgerBroken(
-            f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} cannot be had back: "
-            f"{len(gone)} of its {len(files)} files are gone",
-            cures=(*_instead(back), calls.VERIFY),
-        )
+def _check_accepted(past: PastLanding, removed: Forgotten, *, without_missing: bool) -> None:
+    """Raises ConfigError where removed rows would come back, LedgerBroken where the landing is not what its
+    ledgers say, or cannot be had."""
+    name = ".".join(past.table.name())
+    for no in sorted(against(past, removed), key=list(No).index):
+        if no is No.REMOVED:
+            _, removal = newest_forgotten(past.table)
+            raise ConfigError(
+                f"rows were removed from table {name} by `table forget` since snapshot {past.id}, and would "
+                "come back with it: choose a landing after that, or the removal itself",
+                cures=(calls.rollback(removal),) if removal is not None else (),
+            )
+        if no is No.GONE:
+            raise LedgerBroken(
+                f"snapshot {past.id} of table {name} cannot be had back: {len(past.gone)} of its "
+                f"{len(past.listed or ())} files are gone",
+                cures=(*_instead(past, past.gone), calls.VERIFY),
+            )
+        if no is No.STRANGE or (no is No.MISSING and not without_missing):
+            older = calls.WINDOWS.plus(does="lists older ones to choose from")
+            holed = calls.rollback(past.id, "--without-missing", does="goes there all the same")
+            named = calls.VERIFY_PULL.plus(does="names what brings them back"), holed
+            raise LedgerBroken(
+                f"snapshot {past.id} of table {name} has {past.shown} rows, its ledger knows {past.known}: "
+                f"{no}",
+                cures=(older,) if no is No.STRANGE else (*_instead(past), *named),
+            )
 
 
-def _check_known(table: Table, target: Snapshot, known: int) -> None:
-    rows = least_rows(target)
-    if rows is not None and rows > known:
-        raise LedgerBroken(
-            f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} has {rows} rows, its ledger "
-            f"knows {known}: rows of unknown origin were in it",
-            cures=(calls.WINDOWS.plus(does="lists older ones to choose from"),),
-        )
-
-
-def _check_missing(table: Table, target: Snapshot) -> None:
-    """Raises LedgerBroken when rows were missing at `target` already: going there brings none back."""
-    ledgers, adopted = ledgers_of(target), adopted_of(target)
-    rows, known = shown_rows(table, target), known_rows(ledgers, adopted)
-    if rows is None or missing_rows(table, target, rows, ledgers, adopted) <= 0:
-        return
-    back = sameness.way_back(table)
-    raise LedgerBroken(
-        f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} has {rows} rows, its ledger knows "
-        f"{known}: rows were missing by then",
-        cures=(
-            *_instead(back),
-            calls.VERIFY_PULL.plus(does="names what brings them back"),
-            calls.rollback(target.snapshot_id, "--without-missing", does="goes there all the same"),
-        ),
-    )
-
-
-def _instead(back: int | None) -> tuple[Call, ...]:
+def _instead(past: PastLanding, gone: Collection[str] = ()) -> tuple[Call, ...]:
     """A landing that has all of its own rows."""
-    return (calls.rollback(back, does="has all of its own"),) if back is not None else ()
+    back = sameness.way_back(past.table, gone)
+    return (calls.rollback(back.id, does="has all of its own"),) if back is not None else ()
 
 
-def _check_forgotten(table: Table, state: TableState, target: Snapshot) -> None:
-    """What was removed for good does not come back with an older landing."""
-    if forgotten_of(target) != state.forgotten:
-        _, removal = newest_forgotten(table)
-        raise ConfigError(
-            f"rows were removed from table {'.'.join(table.name())} by `table forget` since snapshot "
-            f"{target.snapshot_id}, and would come back with it: choose a landing after that, or the removal "
-            "itself",
-            cures=(calls.rollback(removal),) if removal is not None else (),
-        )
-
-
-def _hours(
-    since: list[Snapshot], shards: tuple[ShardBack, ...], unreadable: Collection[str]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _hours(given: GivenBack) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Receive hours of the windows that are given back, and of those that no live run lands again.
 
     Of an origin without a readable ledger, every window since counts.
     """
-    by_shard = {(s.origin, s.shard): s for s in shards}
+    by_shard = {(s.origin, s.shard): s for s in given.shards}
     hours, out = set[int](), set[int]()
-    for snapshot in since:
+    for snapshot in given.landings:
         origin, windows = windows_of(snapshot)
         for window in (landed.window for landed in windows):
             back = by_shard.get((origin, window.shard))
-            if origin in unreadable or (back and _overlaps(back.withdrawn, window)):
+            if origin in given.unreadable or (back and _overlaps(back.withdrawn, window)):
                 hours.add(window.hour)
             if back and _overlaps(back.kept_out, window):
                 out.add(window.hour)

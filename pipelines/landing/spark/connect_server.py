@@ -17,12 +17,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipelines.landing import ROOT
 from pipelines.landing.spark.dbt_environment import write_properties
 from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING, require_java, spark_home
 from pipelines.landing.spark.remote import DEFAULT_MASTER, MASTER_VARIABLE
 from pipelines.landing.spark.session import DAEMON, DAEMON_SETTING, PYTHON_VARIABLE, base_conf, catalog_conf
-from pipelines.landing.table.home import home, made
+from pipelines.landing.table.home import ROOT, home, made
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.umask import keep_others_out
 from sls_io.values.errors import ConfigError

@@ -16,13 +16,14 @@ from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
 
-from pipelines.landing import ROOT
 from sls_io.values.errors import SlsError
 from sls_io.values.settings import Credentials
 from sls_io.wire.credentials import resolve
 
 PROVIDER_CLASS = "software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider"
 _PROFILE = "sls-lake"
+_SOURCE = Path(__file__).parents[3]
+"""From where our packages are imported; asked nobody, since Java waits while this program loads."""
 
 
 def ask_again(credentials: Credentials, folder: Path) -> dict[str, str]:
@@ -42,7 +43,7 @@ def ask_again(credentials: Credentials, folder: Path) -> dict[str, str]:
 
 def _path() -> str:
     """A program of Java starts in another folder."""
-    return os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)]))
+    return os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(_SOURCE)]))
 
 
 def main() -> None:

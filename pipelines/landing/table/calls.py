@@ -34,11 +34,6 @@ ADOPT = Call(("table", "adopt"))
 ADOPT_REST = ADOPT.plus("--at", "rows", "--without-missing")
 GIVE_UP = Call(("table", "give-up"))
 REPAIR_MANIFESTS = Call(("table", "repair-manifests"), harmless=True)
-EXPIRE = Call(
-    ("table", "maintain", "--only", "expire"),
-    harmless=True,
-    does="with fewer --snapshots: main does not need it, and the snapshots that do expire",
-)
 LANDINGS = Call(("landings", "show"))
 UPGRADE = Do("upgrade sls-lake to the release that wrote the table")
 
@@ -46,6 +41,12 @@ UPGRADE = Do("upgrade sls-lake to the release that wrote the table")
 def rollback(landing: int, *options: str, does: str = "") -> Call:
     """The table goes back to that landing."""
     return Call(("table", "rollback", str(landing), *options), does=does)
+
+
+def expire(kept: int) -> Call:
+    """All snapshots leave but so many of the newest."""
+    only = ("table", "maintain", "--only", "expire", "--snapshots", str(kept))
+    return Call(only, harmless=True, does="main does not need it, and the snapshots that do expire")
 
 
 def moved(origin: str) -> Call:

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from pipelines.landing import ROOT
 from sls_io.values.cures import Call, Cure, Do
 from sls_io.values.errors import ConfigError, printable
 
+ROOT = Path(__file__).parents[3]
+"""The folder that the packages lie in: a checkout, or that of all installed packages."""
 CATALOG = "lake"
 HOME_VARIABLE = "SLS_LAKE_HOME"
 MARKER = "pyproject.toml"
