@@ -75,6 +75,11 @@ bench: setup ## raw MB per CPU second of a landing, beside the limit of one core
 conformance: setup ## seven SDKs of the vendor and its API model against the emulator, as a table; STRICT=1 forbids skips, DRAW=1 writes the model's differences
 	@$(BIN)/python -m conformance $(if $(STRICT),--strict) $(if $(DRAW),--draw)
 
+# What is not given here comes from the environment: keys, and a catalog (PYICEBERG_CATALOG__LAKE__...).
+.PHONY: real
+real: setup ## all of it tried on an account of yours, as a table to send back, and removed again; ENDPOINT= CREDENTIALS= WAREHOUSE= ENDING= REGION= PROXY= YES=1, REMOVE=PROJECT
+	@$(BIN)/python -m real --endpoint '$(ENDPOINT)' $(if $(CREDENTIALS),--credentials '$(CREDENTIALS)') $(if $(WAREHOUSE),--warehouse '$(WAREHOUSE)') $(if $(ENDING),--ending '$(ENDING)') $(if $(REGION),--region '$(REGION)') $(if $(PROXY),--proxy '$(PROXY)') $(if $(YES),--yes) $(if $(REMOVE),--remove '$(REMOVE)')
+
 .PHONY: simulate
 simulate: $(INSTALLED) ## random schedules of the landing protocol, then small worlds explored to their end; N=20000 SEED=0
 	@$(BIN)/python -m tests.simulation $(or $(N),20000) --first-seed $(or $(SEED),0)
@@ -90,7 +95,7 @@ fuzz: setup ## hostile values, LogGroups, answers, sequences of verbs and contra
 .PHONY: clean
 clean: ## remove what the other verbs made; landed data in var/lake stays
 	@rm -rf $(VENV) var/jars var/cache var/demo var/.demo.lock var/dev var/.dev.lock var/bench var/conformance var/chaos/run var/fuzz/run build sls_lake.egg-info
-	@find sls_io pipelines examples tests bench conformance chaos fuzz -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find sls_io pipelines examples tests bench conformance real chaos fuzz -name __pycache__ -type d -prune -exec rm -rf {} +
 	@if [ -e var/lake ]; then echo "kept var/lake: it holds landed data; remove it yourself if you mean it"; fi
 
 # --- behind `setup` ----------------------------------------------------------------------------

@@ -26,6 +26,7 @@ class Built:
     """A program's command, or why there is none: `missing` is skipped, `broken` is a failure."""
 
     command: tuple[str, ...] = ()
+    paths: tuple[str, ...] = (str(HERE.parent), str(HERE.parent / "var" / "conformance" / "python"))
     missing: str = ""
     broken: str = ""
 

@@ -1,7 +1,7 @@
 """What the clients are put through. Each scenario fills in rows of the table, one cell a language."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from conformance.environment import PROJECT
 from conformance.judges import JUDGES
@@ -13,6 +13,27 @@ from conformance.world import TEXT, World
 SPLIT_KEY = "2" + "0" * 31
 SHARED = ("go", "python", "java")
 """Who is killed, who leaves, who stays."""
+
+
+class Talking(Protocol):
+    """What scenarios need that talk and no more: a client program a language, in a project that is there
+    already (`made`), or that the first one makes."""
+
+    languages: tuple[str, ...]
+    project: str
+    made: bool
+    talkers: dict[str, Program]
+    put: dict[str, dict[str, int]]
+
+    @property
+    def keyed(self) -> tuple[str, ...]:
+        """Those that write by hash key."""
+
+    def talk(self, language: str, sign: str, secret: str = ...) -> Program:
+        """A client of that language."""
+
+    def put_all(self, store: str, count: int, *, languages: Iterable[str] | None = None) -> None:
+        """Each that writes by key, or each of `languages`, puts `count` more logs of each of its keys."""
 
 
 def run_all(world: World, table: Table) -> None:
@@ -35,15 +56,15 @@ def run_all(world: World, table: Table) -> None:
         share(world, table)
 
 
-def calls(world: World, table: Table, signers: Mapping[str, Program]) -> None:
+def calls(world: Talking, table: Table, signers: Mapping[str, Program]) -> None:
     """Puts and pulls with both signatures and all compressions, split and merge, refusals by name."""
     for language in world.languages:
         judge, talker, store = JUDGES[language], world.talkers[language], f"calls-{language}"
         with table.cell("create project and logstore", language):
-            if talker is _first(world):
-                talker.do(f"project {PROJECT}")
+            if talker is _first(world) and not world.made:
+                talker.do(f"project {world.project}")
             else:
-                _refused(talker, f"project {PROJECT}", "ProjectAlreadyExist")
+                _refused(talker, f"project {world.project}", "ProjectAlreadyExist")
             talker.do(f"store {store} 2")
         counts: dict[str, int] = {}
         for sign, kind in (("v1", "lz4"), ("v1", "zstd"), ("v1", "none"), ("v4", "lz4"), ("v4", "zstd")):
@@ -81,7 +102,7 @@ def calls(world: World, table: Table, signers: Mapping[str, Program]) -> None:
     table.remark("what node writes is read by another; openapi and typescript put and pull by `execute`")
 
 
-def wrong_key(world: World, table: Table) -> None:
+def wrong_key(world: Talking, table: Table) -> None:
     """A secret that is not the service's is refused, in both signatures."""
     for language in world.languages:
         for sign in ("v1", "v4"):
@@ -94,7 +115,7 @@ def wrong_key(world: World, table: Table) -> None:
             stranger.kill()
 
 
-def each_reads_all(world: World, table: Table) -> None:
+def each_reads_all(world: Talking, table: Table) -> None:
     """What every library wrote, every library reads; also from the end, where nothing is."""
     row, store = "read what all wrote", "together"
     _first(world).do(f"store {store} 3")
@@ -285,14 +306,14 @@ def _holders(world: World, store: str, group: str) -> set[object]:
     return {slot["holder"] for slot in world.slots(store, group)}
 
 
-def _reader(world: World) -> Program:
+def _reader(world: Talking) -> Program:
     for language, talker in world.talkers.items():
         if JUDGES[language].reads:
             return talker
     raise Failed("nobody here reads what it wrote: build another language, too")
 
 
-def _first(world: World) -> Program:
+def _first(world: Talking) -> Program:
     return next(iter(world.talkers.values()))
 
 

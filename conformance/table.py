@@ -42,6 +42,12 @@ class Table:
         for language in languages:
             self.note(row, language, word, reason)
 
+    def cells(self) -> Iterator[tuple[str, str, str, str]]:
+        """(row, language, word, reason) of each cell."""
+        for row, cells in self._cells.items():
+            for language, (word, reason) in cells.items():
+                yield row, language, word, reason
+
     @property
     def failed(self) -> bool:
         """Whether any cell is FAILED."""

@@ -25,6 +25,7 @@ class World:
     """Started programs end with the block, and so does the emulator."""
 
     def __init__(self, built: Mapping[str, Built]) -> None:
+        self.project, self.made = PROJECT, False
         self.languages = tuple(language for language, each in built.items() if each.command)
         self._built = built
         self.logs_folder = OUT / "logs"

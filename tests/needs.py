@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.landing.spark.session import installed_jars
+from pipelines.landing.spark.session import installed_jars, require_jars
+from tests.backends.jars import FOLDER as BACKENDS
 from tests.backends.mariadb import server_program
 
 
@@ -19,6 +20,16 @@ def spark_jars() -> None:
     """The jars with which Spark reads Iceberg tables."""
     if not installed_jars():
         _missing("Spark's Iceberg jars are not installed: run `make setup` first")
+
+
+def s3_jars(folder: Path) -> Path:
+    """A folder of the jars that a user has after `make setup S3=1`, and of no other test."""
+    jars = folder / "jars"
+    if not jars.exists():
+        jars.mkdir()
+        for path in (*require_jars(), *Path(BACKENDS).absolute().glob("iceberg-aws-bundle-*.jar")):
+            (jars / path.name).symlink_to(path)
+    return jars
 
 
 def java() -> None:

@@ -15,6 +15,8 @@ LONGEST = (
     "tests/integration/live/test_dagster_queue.py",
     "tests/integration/live/test_dagster_cold.py",
     "tests/browser/test_page.py",
+    "tests/integration/live/test_deployment.py",
+    "tests/integration/live/test_real.py",
     "tests/integration/live/test_demo.py",
     "tests/integration/live/test_examples.py",
     "tests/integration/live/test_tutorial.py",

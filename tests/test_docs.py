@@ -94,7 +94,7 @@ def test_an_example_is_short_says_how_to_run_it_and_uses_public_names(example: P
 
 
 def test_every_file_the_map_names_is_there() -> None:
-    folders = "sls_io|pipelines|examples|docs|dbt|bench|conformance|chaos|tests"
+    folders = "sls_io|pipelines|examples|docs|dbt|bench|conformance|real|chaos|tests"
     named = re.findall(rf"`((?:{folders})/[\w./]*)`", ARCHITECTURE)
     assert [name for name in named if not (ROOT / name).exists()] == []
 
@@ -142,5 +142,5 @@ def test_make_alone_lists_the_verbs() -> None:
     verbs = [line.split()[1] for line in said.splitlines()]
     assert (
         verbs
-        == "setup demo dev test test-live check docs bench conformance simulate chaos fuzz clean".split()
+        == "setup demo dev test test-live check docs bench conformance real simulate chaos fuzz clean".split()
     )

@@ -4,6 +4,7 @@
 """
 
 import argparse
+import os
 import signal
 import sys
 import threading
@@ -12,8 +13,19 @@ from typing import Any
 from aliyun.log import LogClient, LogException, LogItem, PutLogsRequest
 from aliyun.log.consumer import ConsumerProcessorBase, ConsumerWorker, CursorPosition, LogHubConfig
 
-from conformance.environment import key_pair
-from conformance.telling import GROUPS_A_PULL, Puts, Refusal, obey, once, tell, tell_log
+from conformance.environment import TOKEN, key_pair
+from conformance.telling import (
+    GROUPS_A_PULL,
+    PAUSE_S,
+    TRIES,
+    Puts,
+    Refusal,
+    obey,
+    once,
+    tell,
+    tell_log,
+)
+from sls_io.values.clock import SYSTEM_CLOCK
 
 
 def tell_logs(shard: int, groups: Any) -> None:
@@ -34,7 +46,10 @@ class Talk:
     """The vendor's client, one command a line."""
 
     def __init__(self, flags: argparse.Namespace) -> None:
-        self._client = LogClient(flags.endpoint, *key_pair(), auth_version=flags.sign, region="emulated")
+        token = os.environ.get(TOKEN) or None
+        self._client = LogClient(
+            flags.endpoint, *key_pair(), securityToken=token, auth_version=flags.sign, region=flags.region
+        )
         self._project, self._puts = flags.project, Puts(flags.text)
         self.retries = 0
 
@@ -44,6 +59,7 @@ class Talk:
             self._client.create_project(store, "")
         elif command == "store":
             self._client.create_logstore(self._project, store, ttl=1, shard_count=int(words[0]))
+            self._wait_for(store)
         elif command == "put":
             self._put(store, words[0], int(words[1]), words[2])
         elif command == "read":
@@ -54,6 +70,19 @@ class Talk:
             self._client.merge_shard(self._project, store, int(words[0]))
         else:
             raise ValueError(f"no such command: {command}")
+
+    def _wait_for(self, store: str) -> None:
+        """A logstore takes calls some seconds after it was made."""
+        for tried in range(1, TRIES + 1):
+            try:
+                for shard in self._client.list_shards(self._project, store).get_shards_info():
+                    self._client.get_end_cursor(self._project, store, shard["shardID"])
+            except LogException:
+                if tried == TRIES:
+                    raise
+                SYSTEM_CLOCK.sleep(PAUSE_S)
+            else:
+                return
 
     def _put(self, store: str, prefix: str, count: int, kind: str) -> None:
         def put(key: str, logs: list[dict[str, str]]) -> None:
@@ -130,6 +159,7 @@ def main() -> None:
     parser.add_argument("--sign", default="v1")
     parser.add_argument("--compress", default="lz4")
     parser.add_argument("--order", default="false")
+    parser.add_argument("--region", default="emulated")
     parser.add_argument("--heartbeat-s", type=int, default=1)
     parser.add_argument("--timeout-s", type=int, default=6)
     for name in ("project", "store", "text", "group", "consumer"):

@@ -157,7 +157,7 @@ class Output:
             width = max(_width(self._drawn(columns, longest, title, out)), 1)
             whole = self._drawn(columns, _stacked(cells), title, out)
             with written():
-                Console(file=self._console.file, width=width).print(whole, highlight=False)
+                Console(file=self._console.file, width=width, emoji=False).print(whole, highlight=False)
             return
         left = list(less)
         while not (fits := _width(self._drawn(columns, longest, title, out)) <= self._console.width) and left:
@@ -353,8 +353,11 @@ def megabytes(size: float) -> str:
 
 
 def _console(file: IO[str], width: int | None = None) -> Console:
-    console = Console(file=file, width=width)
-    return console if width or console.is_terminal else Console(file=file, width=WIDTH_WITHOUT_TERMINAL)
+    # Without pictures: a role's name, acs:ram::1234:role/lake, has two of their names in it.
+    console = Console(file=file, width=width, emoji=False)
+    if width or console.is_terminal:
+        return console
+    return Console(file=file, width=WIDTH_WITHOUT_TERMINAL, emoji=False)
 
 
 def _longest(rows: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -383,7 +386,7 @@ def _is_plain(row: Sequence[str]) -> bool:
 
 def _width(table: Table) -> int:
     """Columns of the terminal that the table needs with no line broken."""
-    endless = Console(width=WIDTH_WITHOUT_TERMINAL)
+    endless = Console(width=WIDTH_WITHOUT_TERMINAL, emoji=False)
     return Measurement.get(endless, endless.options, table).maximum
 
 

@@ -143,7 +143,7 @@ def line(what: str, *, quiet: bool = False) -> Iterator[Line]:
     with os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8") as own:
         live = _Live(
             *columns,
-            console=Console(file=own),
+            console=Console(file=own, emoji=False),
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,

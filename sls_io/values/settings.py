@@ -19,7 +19,8 @@ _NETLOC = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{
 _HOST_CHARS_MAX = 189
 """A name has at most 253 characters (RFC 1035), and the project with its dot, at most 64, comes before it."""
 _REGIONAL = re.compile(
-    r"(?P<region>[a-z]{2}(?:-[a-z0-9]+)+?)(?:-(?:intranet|internal|share|vpc))?\.log\.aliyuncs\.com"
+    r"(?P<region>[a-z]{2}(?:-[a-z0-9]+)+?)(?:-(?:(?P<inside>intranet|internal|vpc)|share))?"
+    r"\.log\.aliyuncs\.com"
 )
 _VENDOR = ".aliyuncs.com"
 _REGION = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -177,6 +178,12 @@ class Service(Settings):
         """The region: the setting, else what a regional endpoint of the service says, whichever network
         it is of."""
         return self.region or self._regional
+
+    @property
+    def inside(self) -> bool:
+        """Whether the endpoint is one that only Alibaba Cloud's own networks reach."""
+        found = _REGIONAL.fullmatch(urlsplit(self.endpoint).hostname or "")
+        return found is not None and found["inside"] is not None
 
     @property
     def _regional(self) -> str:

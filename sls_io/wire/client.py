@@ -295,24 +295,24 @@ class SlsClient:
         """What GetLogStore says: `mode`, `telemetryType`, `encrypt_conf` and more, as it came."""
         return self._object("GET", self._path)
 
-    def origin(self) -> Origin:
-        """Identity of this logstore; asked once."""
+    def origin(self, said: Mapping[str, Any] | None = None) -> Origin:
+        """Identity of this logstore, by `said`, what GetLogStore said; asked once."""
         if self._origin is None:
             try:
-                created_s = whole_number(self.described()["createTime"])
+                created_s = whole_number((said or self.described())["createTime"])
             except (KeyError, TypeError, ValueError):
                 raise _unexpected("GetLogStore") from None
             service = self.service
             self._origin = Origin(service.region_name, service.project, service.logstore, created_s)
         return self._origin
 
-    def retention_s(self) -> float | None:
+    def retention_s(self, said: Mapping[str, Any] | None = None) -> float | None:
         """Age at which the service deletes a log, seconds; None for a logstore that keeps all.
 
-        Source: `ttl` of GetLogStore, in days; 3650 stands for ever.
+        Source: `ttl` of GetLogStore (`said`, else asked), in days; 3650 stands for ever.
         """
         try:
-            ttl = self.described()["ttl"]
+            ttl = (said or self.described())["ttl"]
             days = 0 if ttl == -1 else whole_number(ttl)
         except (KeyError, TypeError, ValueError):
             raise _unexpected("GetLogStore") from None

@@ -47,7 +47,7 @@ def vendor_keys(profile: str | None, *, anew: bool = False) -> Keys:
         for name, made in places:
             try:
                 provider = made()
-                keys = _read(provider.get_credentials())
+                keys = _read(provider.get_credentials())._replace(place=name)
             except Exception as error:  # the library raises whatever its layers raise
                 tried.append(f"{name} ({_said(error)})")
                 continue

@@ -4,6 +4,7 @@ It keeps objects in its memory. What a test cannot do to a bucket by S3's own ca
 that objects look older, and that the server refuses everything for a while.
 """
 
+import re
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import Any
 from pyarrow.fs import FileSelector, FileType, S3FileSystem
 
 from sls_io.emulator.signing import FAKE_ID
+from sls_io.values.clock import SYSTEM_CLOCK
 from tests.backends.kept import Kept, serve
 from tests.backends.strict import OSS, TEMPORARY_KEY_ID, App, Start, Strict
 
@@ -79,6 +81,10 @@ class S3:
             bucket, _, key = address.partition("://")[2].partition("/")
             self._kept.ask(do="age", bucket=bucket, key=key, seconds=days * 86400)
 
+    def add_key(self, key_id: str, ends_s: float) -> None:
+        """Another key is taken, until that moment of the machine's clock (unix seconds)."""
+        self._kept.ask(do="key", id=key_id, ends=ends_s)
+
     @contextmanager
     def refusing(self) -> Iterator[None]:
         """Nothing can be read or stored."""
@@ -98,13 +104,18 @@ class _Guarded:
 
     def __init__(self, app: App) -> None:
         self._app, self.refusing = app, False
+        self.keys = dict.fromkeys((KEY_ID, TEMPORARY_KEY_ID, FAKE_ID), float("inf"))
 
     def __call__(self, request: dict[str, Any], start: Start) -> Iterable[bytes]:
         if self.refusing:
             return _refused(start, "403 Forbidden", "AccessDenied", "Access Denied")
-        signed = request.get("HTTP_AUTHORIZATION", "")
-        if not any(f"Credential={known}/" in signed for known in (KEY_ID, TEMPORARY_KEY_ID, FAKE_ID)):
+        named = re.search("Credential=([^/]+)/", request.get("HTTP_AUTHORIZATION", ""))
+        ends_s = self.keys.get(named[1]) if named else None
+        if ends_s is None:
             return _refused(start, "403 Forbidden", "InvalidAccessKeyId", "The key does not exist.")
+        if SYSTEM_CLOCK.now() >= ends_s:
+            message = "The security token you provided has expired."
+            return _refused(start, "403 Forbidden", "SecurityTokenExpired", message)
         return self._app(request, start)
 
 
@@ -144,6 +155,8 @@ def main() -> None:
         elif command["do"] == "age":
             stored = store.buckets[command["bucket"]].keys[command["key"]]
             stored.last_modified -= timedelta(seconds=command["seconds"])
+        elif command["do"] == "key":
+            guarded.keys[command["id"]] = command["ends"]
         else:
             guarded.refusing = command["refuse"]
 

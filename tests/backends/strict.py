@@ -21,12 +21,13 @@ Start = Callable[[str, list[tuple[str, str]]], object]
 App = Callable[[dict[str, Any], Start], Iterable[bytes]]
 
 OSS = "oss-cn-hangzhou.aliyuncs.com"
+OSS_INSIDE = "oss-cn-hangzhou-internal.aliyuncs.com"
 R2 = "account.r2.cloudflarestorage.com"
 GOOGLE = "storage.googleapis.com"
 REQUEST_ID = "656E5F9A1C0B"
 TEMPORARY_KEY_ID = "STS.role-of-the-node"
-"""Taken with a token only."""
-_HOST = re.compile(rf"(?:(?P<bucket>[a-z0-9-]+)\.)??(?:s3\.)?(?P<store>{OSS}|{R2}|{GOOGLE})")
+"""As all of STS, taken with a token only."""
+_HOST = re.compile(rf"(?:(?P<bucket>[a-z0-9-]+)\.)??(?:s3\.)?(?P<store>{OSS}|{OSS_INSIDE}|{R2}|{GOOGLE})")
 _HASHED = re.compile(r"[0-9a-f]{64}|UNSIGNED-PAYLOAD|STREAMING-AWS4-HMAC-SHA256-PAYLOAD")
 _CHUNKED = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
 _KNOWN = re.compile(
@@ -62,7 +63,7 @@ class Strict:
 def _refusal(request: dict[str, Any], store: str, bucket: str | None) -> tuple[str, str, str] | None:
     """Status, code and message; None for what the store takes."""
     named = {k[5:].lower().replace("_", "-"): v for k, v in request.items() if k.startswith("HTTP_")}
-    if store == OSS and not bucket:
+    if store in (OSS, OSS_INSIDE) and not bucket:
         message = "The bucket you are attempting to access must be addressed using OSS third level domain."
         return "403 Forbidden", "SecondLevelDomainForbidden", message
     digest = named.get("x-amz-content-sha256", "")
@@ -70,7 +71,7 @@ def _refusal(request: dict[str, Any], store: str, bucket: str | None) -> tuple[s
     if not _HASHED.fullmatch(digest) or (chunked and digest != _CHUNKED):
         message = "aws-chunked encoding is not supported with the specified x-amz-content-sha256 value."
         return "400 Bad Request", "InvalidArgument", message
-    if f"Credential={TEMPORARY_KEY_ID}/" in named["authorization"] and "x-amz-security-token" not in named:
+    if "Credential=STS." in named["authorization"] and "x-amz-security-token" not in named:
         return "403 Forbidden", "InvalidSecurityToken", "The security token you provided is invalid."
     if request["REQUEST_METHOD"] == "POST" and request.get("QUERY_STRING", "").split("=")[0] == "delete":
         return _of_many(request, named.get("content-md5"))

@@ -43,7 +43,7 @@ def oidc(tmp_path: Path) -> dict[str, str]:
 def test_the_environment_comes_first(aliyun: FakeAliyun, oidc: dict[str, str]) -> None:
     variables = {"ALIBABA_CLOUD_ACCESS_KEY_ID": USER[0], "ALIBABA_CLOUD_ACCESS_KEY_SECRET": USER[1]}
     told = aliyun.resolve(CHAIN, {**variables, **oidc})
-    assert told.keys == [[*USER, "", float("inf")]], "a user's, without an end"
+    assert told.keys == [[*USER, "", float("inf"), "environment"]], "a user's, without an end"
     assert aliyun.asked == []
 
 

@@ -5,7 +5,7 @@ import ipaddress
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +29,11 @@ class Papers:
     key: Path
 
 
-def make_papers(folder: Path, *, address: str = "127.0.0.1", days: int = 1) -> Papers:
-    """An authority and a certificate for `address` that it signed; over since yesterday with days=-1."""
+def make_papers(
+    folder: Path, *, address: str = "127.0.0.1", more: Sequence[str] = (), days: int = 1
+) -> Papers:
+    """An authority and a certificate for `address` and `more` that it signed; over since yesterday with
+    days=-1."""
     now = dt.datetime.fromtimestamp(SYSTEM_CLOCK.now(), dt.UTC)
     authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     authority = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "an authority for one test")])
@@ -55,7 +58,7 @@ def make_papers(folder: Path, *, address: str = "127.0.0.1", days: int = 1) -> P
         critical=True,
     )  # fmt: skip
     leaf = signed(x509.Name([]), key.public_key(), False).add_extension(
-        x509.SubjectAlternativeName([_name(address)]), critical=True
+        x509.SubjectAlternativeName([_name(each) for each in (address, *more)]), critical=True
     )
     papers = Papers(folder / "authority.pem", folder / "server.pem", folder / "server.key")
     for path, builder in ((papers.authority, root), (papers.certificate, leaf)):

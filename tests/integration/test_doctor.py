@@ -18,7 +18,7 @@ from tests.worlds.one_logstore import PROJECT, World
 
 pytestmark = pytest.mark.spark
 
-SERVICE = ["keys", "name", "signature", "clock", "project", "logstore", "shards", "page"]
+SERVICE = ["keys", "name", "identity", "signature", "clock", "project", "logstore", "shards", "quota", "page"]
 LAKE = ["catalog", "table", "scratch", "files", "commit", "stale"]
 ALL = [*SERVICE, "group", "heartbeat", *LAKE, "spark", "away", "dagster"]
 
@@ -66,6 +66,7 @@ def test_a_set_up_that_is_well_is_said_line_by_line_and_left_as_it_was(
     before, table = files(tmp_path / "lake"), world.table.metadata_location
     with world.client as client:
         groups = client.groups()
+    asked = world.emulator.admin.fault("observe", call="get_logstore", times=None)
 
     said = command("doctor")
 
@@ -76,6 +77,7 @@ def test_a_set_up_that_is_well_is_said_line_by_line_and_left_as_it_was(
     assert [name for _, name in world.lake.catalog().list_tables("bronze")] == ["access_logs"]
     with world.client as client:
         assert client.groups() == groups
+    assert [one["hits"] for one in world.emulator.admin.faults() if one["id"] == asked] == [1]
     text = command("doctor", json=False)["text"]
     assert text.count("fine") >= len(ALL) - 1 and f"{len(ALL)} trials" in text
 
@@ -153,6 +155,10 @@ def _no_leases(world: World, patch: pytest.MonkeyPatch, folder: Path) -> None:
     _settings(folder, {}, "  coordinator: {database: 'postgresql://u@127.0.0.1:9/leases'}\n")
 
 
+def _raised_quota(world: World, patch: pytest.MonkeyPatch, folder: Path) -> None:
+    _settings(folder, {}, "  budget: {shard_mb_per_s: 20}\n")
+
+
 def _settings(folder: Path, service: dict[str, str], more: str = "") -> None:
     """Replace parts of the settings that the verb reads."""
     path = folder / "defs.yaml"
@@ -177,6 +183,8 @@ BROKEN: list[tuple[Break, str, str, str]] = [
     (_may_not_beat, "heartbeat", "wrong", "Unauthorized"),
     (_other_group, "group", "note", "timeout 99 s"),
     (_many_groups, "heartbeat", "note", "no further consumer group"),
+    (_many_groups, "group", "note", "30 of 30 groups; lake is not among them"),
+    (_raised_quota, "quota", "note", "the settings ask 20 MB/s"),
     (_no_leases, "leases", "wrong", "cannot be asked"),
     (_no_catalog, "catalog", "wrong", "cannot be reached"),
     (_no_storage, "scratch", "wrong", "/proc/warehouse"),

@@ -34,7 +34,7 @@ def row_by_row(rows: Sequence[Sequence[str]], *, width: int) -> str:
     for row in rows:
         table.add_row(*row)
     file = io.StringIO()
-    Console(file=file, width=width).print(table, highlight=False)
+    Console(file=file, width=width, emoji=False).print(table, highlight=False)
     return file.getvalue()
 
 
@@ -58,3 +58,11 @@ def test_rows_without_markup_are_lines_of_one() -> None:
     assert [line.split() for line in lines if line.lstrip().startswith("shard")] == [
         ["shard", str(n), str(n), "gone" if n == 7 else "open"] for n in range(300)
     ]
+
+
+def test_a_roles_name_stays_what_it_is() -> None:
+    file = io.StringIO()
+    output, arn = Output(file=file, width=80), "acs:ram::1234:role/lake"
+    output.say(arn)
+    output.table(HEADS, [(arn, "1", ":warning:")])
+    assert file.getvalue().count(arn) == 2 and ":warning:" in file.getvalue()

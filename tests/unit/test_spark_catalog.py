@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from pipelines.landing.catalogs.keys import KEYS_PROPERTY
 from pipelines.landing.spark.catalog import catalog_settings, is_secret
 from pipelines.landing.spark.dbt_environment import dbt_environment
+from pipelines.landing.spark.session import JARS_VARIABLE
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.object_store import completed
 
@@ -42,7 +44,10 @@ def documented(scheme: str) -> dict[str, str]:
     return {name.lower().replace("__", ".").replace("_", "-"): value for name, value in said}
 
 
-def test_the_documented_lines_for_oss_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_documented_lines_for_oss_are_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path))
+    for name in ("AWS_CONFIG_FILE", "AWS_PROFILE"):
+        monkeypatch.setenv(name, "")
     monkeypatch.delenv("AWS_REQUEST_CHECKSUM_CALCULATION", raising=False)
     said = documented("oss://")
     assert set(said) == {"warehouse", "s3.endpoint", KEYS_PROPERTY}
@@ -50,11 +55,30 @@ def test_the_documented_lines_for_oss_are_enough(monkeypatch: pytest.MonkeyPatch
     ours = {name.removeprefix("spark.sql.catalog.lake."): value for name, value in found.items()}
     assert (ours["warehouse"], ours["client.region"]) == ("oss://logs/lake", "cn-hangzhou")
     assert ours["s3.endpoint"] == "https://oss-cn-hangzhou-internal.aliyuncs.com"
-    assert ours["s3.access-key-id"] == os.environ["ALIBABA_CLOUD_ACCESS_KEY_ID"]
+    assert not any("access-key" in name for name in ours), "Java asks for keys itself"
+    assert ours[KEYS_PROPERTY].endswith(".ProfileCredentialsProvider")
+    config = Path(found["spark.executorEnv.AWS_CONFIG_FILE"]).read_text(encoding="utf-8")
+    (line,) = re.findall(r"^\[profile sls-lake\]\ncredential_process = (.*)$", config, re.MULTILINE)
+    keys = json.loads(subprocess.run(["sh", "-c", line], capture_output=True, check=True).stdout)
+    variable = "ALIBABA_CLOUD_ACCESS_KEY_"
+    assert keys["AccessKeyId"] == os.environ[f"{variable}ID"] and keys["Version"] == 1
+    assert keys["SecretAccessKey"] == os.environ[f"{variable}SECRET"] and "Expiration" not in keys
     assert (ours["s3.path-style-access"], ours["s3.chunked-encoding-enabled"]) == ("false", "false")
-    assert ours["client.legacy-md5-plugin-enabled"] == "true" and KEYS_PROPERTY not in ours
+    assert ours["client.legacy-md5-plugin-enabled"] == "true"
     assert found["spark.executorEnv.AWS_REQUEST_CHECKSUM_CALCULATION"] == "when_required"
     assert os.environ["AWS_REQUEST_CHECKSUM_CALCULATION"] == "when_required", "for the Java that is started"
+    (tmp_path / "aws.jar").touch()
+    monkeypatch.setenv(JARS_VARIABLE, str(tmp_path))
+    dbt = dbt_environment(Lake({**POSTGRES, **said, KEYS_PROPERTY: "env"}))
+    assert dbt["AWS_REQUEST_CHECKSUM_CALCULATION"] == "when_required", "for dbt, which is started with these"
+    assert dbt["AWS_CONFIG_FILE"] == found["spark.executorEnv.AWS_CONFIG_FILE"]
+
+
+def test_executors_of_a_cluster_get_the_keys_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLS_SPARK_MASTER", "spark://cluster:7077")
+    found = of({**POSTGRES, **S3, KEYS_PROPERTY: "env"})
+    assert found["s3.access-key-id"] == os.environ["ALIBABA_CLOUD_ACCESS_KEY_ID"]
+    assert KEYS_PROPERTY not in found
 
 
 @pytest.mark.parametrize(

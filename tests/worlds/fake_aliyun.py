@@ -2,18 +2,20 @@
 
 The vendor's library has the addresses of the first two built in, and goes through a proxy that variables
 name. So this is that proxy, and it answers itself, whatever the name. Its authority is trusted because a
-package `certifi` of the test's own comes first on the path. Nothing of the machine is touched.
+package `certifi` of the test's own comes first on the path. Nothing of the machine is touched. As the proxy
+that settings name it leads the service's own names to an emulator, by TLS.
 """
 
 import base64
 import hashlib
 import hmac
 import json
+import socket
 import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,10 +26,13 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from sls_io.values.clock import SYSTEM_CLOCK
-from tests.contract.tls_front import make_papers
+from tests.contract.tls_front import carry_both, make_papers
 
 ROOT = Path(__file__).parents[2]
 STS = "sts.aliyuncs.com"
+REGION = "cn-hangzhou"
+STS_HOSTS = (STS, f"sts.{REGION}.aliyuncs.com", f"sts-vpc.{REGION}.aliyuncs.com")
+LOG_HOSTS = (f"*.{REGION}.log.aliyuncs.com", f"*.{REGION}-intranet.log.aliyuncs.com")
 METADATA = "100.100.100.200"
 ROLE = "acs:ram::1234:role/lake"
 USER = ("canary-user-id", "canary-user-secret")
@@ -39,7 +44,8 @@ Answer = tuple[int, dict[str, Any] | str]
 
 @dataclass
 class FakeAliyun:
-    """`asked` are the calls as they came, by what they are. `fail` maps one of them to the answer it gets."""
+    """`asked` are the calls as they came, by what they are. `fail` maps one of them to the answer it gets.
+    `issued` is told all keys that are given. The log service is at `log_port`."""
 
     folder: Path
     lives_s: float = 3600.0
@@ -47,6 +53,14 @@ class FakeAliyun:
     asked: list[str] = field(default_factory=list)
     fail: dict[str, Answer] = field(default_factory=dict)
     port: int = 0
+    log_port: int = 0
+    secrets: dict[str, str] = field(default_factory=lambda: dict([USER]))
+    issued: Callable[[str, str, str], None] = lambda *keys: None
+
+    @property
+    def authority(self) -> Path:
+        """Of its certificates."""
+        return self.folder / "authority.pem"
 
     @property
     def variables(self) -> dict[str, str]:
@@ -71,9 +85,10 @@ class FakeAliyun:
     def keys(self) -> dict[str, str]:
         """New keys of the role."""
         number = len(self.asked)
-        pair = self.given or tuple(
-            f"{word}-{number}" for word in ("STS.canary", "canary-secret", "canary-token")
-        )
+        new = (f"STS.canary-{number}", f"canary-secret-{number}", f"canary-token-{number}")
+        pair = self.given or new
+        self.secrets[pair[0]] = pair[1]
+        self.issued(*pair)
         ends = datetime.fromtimestamp(SYSTEM_CLOCK.now() + self.lives_s, UTC)
         return {
             "AccessKeyId": pair[0],
@@ -131,7 +146,7 @@ def fake_aliyun(folder: Path) -> Iterator[FakeAliyun]:
     """It, until the block is left."""
     trust = folder / "trust" / "certifi"
     trust.mkdir(parents=True)
-    papers = make_papers(folder, address=STS)
+    papers = make_papers(folder, address=STS, more=(*STS_HOSTS[1:], *LOG_HOSTS))
     (trust / "__init__.py").write_text(f"def where():\n    return {str(papers.authority)!r}\n")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(papers.certificate, papers.key)
@@ -161,11 +176,16 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_CONNECT(self) -> None:
-        """A tunnel to STS, whose other end is here."""
-        assert self.path == f"{STS}:443", self.path
+        """A tunnel to STS, whose other end is here, or to the log service."""
+        host = self.path.removesuffix(":443")
+        assert host in STS_HOSTS or host.endswith(".log.aliyuncs.com"), self.path
         self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
         with self.server.context.wrap_socket(self.connection, server_side=True) as inside:
-            _Handler(inside, self.client_address, self.server)
+            if host in STS_HOSTS:
+                _Handler(inside, self.client_address, self.server)
+            else:
+                with socket.create_connection(("127.0.0.1", self.server.aliyun.log_port)) as service:
+                    carry_both(inside, service)
         self.close_connection = True
 
     def do_any(self) -> None:
@@ -186,6 +206,8 @@ class _Handler(BaseHTTPRequestHandler):
         aliyun = self.server.aliyun
         if words.get("Action") == "AssumeRole":
             return aliyun.answer("AssumeRole", "") if "AssumeRole" in aliyun.fail else self._assume(words)
+        if words.get("Action") == "GetCallerIdentity":
+            return self._identity(words)
         if words.get("Action") == "AssumeRoleWithOIDC":
             assert words["OIDCToken"] == OIDC_TOKEN
             return aliyun.answer("AssumeRoleWithOIDC", {"Credentials": aliyun.keys()})
@@ -201,16 +223,34 @@ class _Handler(BaseHTTPRequestHandler):
         return aliyun.answer("metadata keys", {"Code": "Success", **aliyun.keys()} if name else "node-role")
 
     def _assume(self, words: dict[str, str]) -> Answer:
+        assert self._signed(words) and words["RoleArn"].startswith(ROLE)
+        return self.server.aliyun.answer("AssumeRole", {"Credentials": self.server.aliyun.keys()})
+
+    def _identity(self, words: dict[str, str]) -> Answer:
+        """Who signed, as the page of GetCallerIdentity has it."""
+        if not self._signed(words):
+            return 400, {
+                "Code": "SignatureDoesNotMatch",
+                "Message": f"signed was {words}",
+                "RequestId": "id-1",
+            }
+        user = words["AccessKeyId"] == USER[0]
+        kind, name = ("RAMUser", "user/reader") if user else ("AssumedRoleUser", "assumed-role/node-role/s")
+        said = {
+            "IdentityType": kind,
+            "AccountId": "1234",
+            "Arn": f"acs:ram::1234:{name}",
+            "RequestId": "id-1",
+        }
+        return self.server.aliyun.answer("GetCallerIdentity", said)
+
+    def _signed(self, words: dict[str, str]) -> bool:
         """By a signature as STS wants it: HMAC-SHA1 over the sorted words (RPC style of Aliyun's API)."""
         signature = words.pop("Signature")
         line = "&".join(f"{quote(k, safe='~')}={quote(v, safe='~')}" for k, v in sorted(words.items()))
         signed = f"GET&%2F&{quote(line, safe='~')}".encode()
-        number = words["AccessKeyId"].rpartition("-")[2]
-        secret = USER[1] if words["AccessKeyId"] == USER[0] else f"canary-secret-{number}"
-        key = f"{secret}&".encode()
-        right = base64.b64encode(hmac.digest(key, signed, hashlib.sha1)).decode()
-        assert signature == right and words["RoleArn"].startswith(ROLE)
-        return self.server.aliyun.answer("AssumeRole", {"Credentials": self.server.aliyun.keys()})
+        key = f"{self.server.aliyun.secrets.get(words['AccessKeyId'])}&".encode()
+        return signature == base64.b64encode(hmac.digest(key, signed, hashlib.sha1)).decode()
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing."""

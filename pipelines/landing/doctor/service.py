@@ -6,7 +6,9 @@ logstore's own group a second consumer would be given shards that a run works on
 
 import socket
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
 from urllib.parse import urlsplit
 
 from pipelines.landing.coordinators import standing
@@ -16,13 +18,22 @@ from pipelines.landing.table.contract import Contract
 from sls_io.decoding.decode import Decoder
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.cures import Call, Do
-from sls_io.values.errors import ConfigError, ServiceError, SlsError
-from sls_io.values.settings import Service, is_loopback
+from sls_io.values.errors import ConfigError, ServiceError, SlsError, TransportError
+from sls_io.values.settings import SHARD_MB_PER_S, Service, is_loopback
+from sls_io.values.shard import Shard
 from sls_io.wire.client import GroupInfo, SlsClient
 from sls_io.wire.credentials import resolve
+from sls_io.wire.identity import caller, sts_host
 
 CLOCK_OFF_MAX_S = 60.0
 """The service refuses signatures that are 15 minutes off; one minute already moves what "now" means."""
+GROUPS_MAX = 30
+"""Consumer groups of a logstore (vendor documentation, "Limits")."""
+STS_S = 5.0
+_FEWER_GROUPS = (
+    Call(("groups", "delete", "NAME"), does="deletes one that nobody reads"),
+    Do("or hold shards by leases: `coordinator: {database: ...}`"),
+)
 _PROBE = "sls-lake-doctor"
 _PROBE_TIMEOUT_S = 10
 _METRICS = "Metrics"
@@ -37,11 +48,15 @@ def of_service(logstore: Logstore, client: Callable[[], SlsClient], clock: Clock
         "keys", f"credentials of provider {service.credentials.provider}", lambda: _keys(service), True
     )
     yield Question("name", f"the address of {name}", lambda: _address(service, name), True)
-    yield Question("signature", f"GetLogStore of {place}", lambda: _signed(client()), True)
+    yield Question("identity", f"GetCallerIdentity of {sts_host(service)}", lambda: _identity(service))
+    said = cache(lambda: client().described())
+    yield Question("signature", f"GetLogStore of {place}", lambda: _signed(client(), said()), True)
     yield Question("clock", "the Date of that answer", lambda: _clock(client(), clock))
     yield Question("project", f"GetProject of {service.project}", lambda: _project(service, client()))
-    yield Question("logstore", "its kind and its retention", lambda: _kind(client()), True)
-    yield Question("shards", "ListShards", lambda: _shards(client()), True)
+    yield Question("logstore", "its kind and its retention", lambda: _kind(client(), said()), True)
+    shards = cache(lambda: client().shards())
+    yield Question("shards", "ListShards", lambda: _shards(shards()), True)
+    yield Question("quota", "the settings, by what the vendor documents", lambda: _quota(logstore, shards()))
     yield Question("page", "PullLogs of one LogGroup", lambda: _page(logstore, client()))
     if logstore.coordinator.leases:
         yield Question("leases", "the database of leases", lambda: _leases(logstore, client()))
@@ -53,9 +68,10 @@ def of_service(logstore: Logstore, client: Callable[[], SlsClient], clock: Clock
 def _keys(service: Service) -> str:
     found = resolve(service.credentials)
     token = "with a security token" if found.token else "of a user, without an end"
+    place = f", from {found.place}" if found.place else ""
     if found.expires_s == float("inf"):
-        return f"a key pair {token}"
-    return f"a key pair {token}, good for {found.expires_s - SYSTEM_CLOCK.now():,.0f} s"
+        return f"a key pair {token}{place}"
+    return f"a key pair {token}{place}, good for {found.expires_s - SYSTEM_CLOCK.now():,.0f} s"
 
 
 def _host(service: Service) -> str:
@@ -80,8 +96,24 @@ def _address(service: Service, host: str) -> Came | str:
     return ", ".join(found)
 
 
-def _signed(client: SlsClient) -> str:
-    return f"made at unix second {client.origin().created_s}; its origin is {client.origin().id}"
+def _identity(service: Service) -> Came | str:
+    """Never wrong by itself: a landing needs no STS, and a refused signature has a line of its own."""
+    if is_loopback(urlsplit(service.endpoint).hostname or ""):
+        return "not asked: keys of an endpoint on loopback belong to no account"
+    try:
+        found = caller(service, deadline_s=STS_S)
+    except TransportError as error:
+        change = Do(f"nothing, or let this machine reach {sts_host(service)} (HTTPS): a landing does without")
+        return Came(f"unknown: {error}", Grade.NOTE, (change,))
+    except ServiceError as error:
+        change = Do("where the signature is refused, too: these keys are disabled, ended or mistyped")
+        return Came(f"unknown: {error}", Grade.NOTE, (change,))
+    return f"{found.kind} {found.arn} of account {found.account}"
+
+
+def _signed(client: SlsClient, said: Mapping[str, Any]) -> str:
+    origin = client.origin(said)
+    return f"made at unix second {origin.created_s}; its origin is {origin.id}"
 
 
 def _clock(client: SlsClient, clock: Clock) -> Came | str:
@@ -101,9 +133,8 @@ def _project(service: Service, client: SlsClient) -> Came | str:
     return Came(f"it is in {region}, the settings say {service.region_name}", Grade.WRONG, (change,))
 
 
-def _kind(client: SlsClient) -> Came | str:
-    said = client.described()
-    kept_s = client.retention_s()
+def _kind(client: SlsClient, said: Mapping[str, Any]) -> Came | str:
+    kept_s = client.retention_s(said)
     kept = "logs are kept for ever" if kept_s is None else f"logs are kept for {kept_s / 86_400:g} days"
     sealed = ", encrypted" if (said.get("encrypt_conf") or {}).get("enable") else ""
     text = f"{said.get('mode') or 'standard'} logstore, {kept}{sealed}"
@@ -116,10 +147,25 @@ def _kind(client: SlsClient) -> Came | str:
     return text
 
 
-def _shards(client: SlsClient) -> str:
-    shards = client.shards()
+def _shards(shards: Sequence[Shard]) -> str:
     still = sum(shard.readonly for shard in shards)
     return f"{len(shards) - still} open, {still} read-only"
+
+
+def _quota(logstore: Logstore, shards: Sequence[Shard]) -> Came | str:
+    """What the settings ask beside what the vendor's pages allow. Whether a quota was raised for this account
+    no call tells, so a higher one is a note."""
+    budget = logstore.budget
+    asked, least = budget.shard_mb_per_s, min(budget.shard_mb_per_s, SHARD_MB_PER_S)
+    mb = len(shards) * least * budget.seconds_max
+    text = (
+        f"documented are {SHARD_MB_PER_S:g} MB/s of a shard; a run of {budget.seconds_max:g} s reads at most "
+        f"{mb:,.0f} MB of {len(shards)} shards, and its budget is {budget.bytes_max / 1e6:,.0f} MB"
+    )
+    if asked > SHARD_MB_PER_S:
+        change = Do(f"leave budget.shard_mb_per_s at {SHARD_MB_PER_S:g}, unless the vendor raised that quota")
+        return Came(f"{text}; the settings ask {asked:g} MB/s", Grade.NOTE, (change,))
+    return text
 
 
 def _page(logstore: Logstore, client: SlsClient) -> str:
@@ -142,8 +188,11 @@ def _leases(logstore: Logstore, client: SlsClient) -> str:
 
 def _group(logstore: Logstore, client: SlsClient) -> Came | str:
     ours, groups = logstore.group, {info.name: info for info in client.groups()}
-    there = f"{len(groups)} groups"
+    there = f"{len(groups)} of {GROUPS_MAX} groups"
     found = groups.get(ours.name)
+    if found is None and len(groups) >= GROUPS_MAX:
+        text = f"{there}; {ours.name} is not among them, and the first run would make it"
+        return Came(text, Grade.NOTE, _FEWER_GROUPS)
     if found is None:
         return f"{there}; {ours.name} is not among them, the first run makes it"
     if found.drift(ours):
@@ -159,11 +208,7 @@ def _heartbeat(client: SlsClient) -> Came | str:
     except ServiceError as error:
         if error.code != "ConsumerGroupQuotaExceed":
             raise
-        changes = (
-            Call(("groups", "delete", "NAME"), does="deletes one that nobody reads"),
-            Do("or hold shards by leases: `coordinator: {database: ...}`"),
-        )
-        return Came("the logstore takes no further consumer group", Grade.NOTE, changes)
+        return Came("the logstore takes no further consumer group", Grade.NOTE, _FEWER_GROUPS)
     try:
         held = client.heartbeat(name, _PROBE, ())
         client.checkpoints(name)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
 from pipelines.landing.commit import publish
@@ -159,13 +160,11 @@ class Scratch:
         # With its files, where the catalog deletes them: OSS Tables does as S3 Tables, which wants that.
         self._lake.answered(lambda: catalog.purge_table(self.name))
         self._table = None
-        for info in listed(io, location, recursive=True) or ():
-            with suppress(OSError):  # what stays is listed below
-                io.delete(f"{location}/{info.path.rpartition(location.rpartition('/')[2] + '/')[2]}")
+        left = emptied(io, location)
         if self._new_namespace:
             self._lake.answered(lambda: catalog.drop_namespace(self._namespace))
-        if left := listed(io, location, recursive=True):
-            raise ConfigError(f"{len(left)} files stay at {location}: delete that folder")
+        if left:
+            raise ConfigError(f"{left} files stay at {location}: delete that folder")
         return "the table and its files are gone"
 
     @property
@@ -194,3 +193,11 @@ class Scratch:
             origin=publish.RegisteredOrigin(_PROBE, _PROBE),
             now_ms=int(self._clock.now() * 1000),
         )
+
+
+def emptied(io: FileIO, folder: str) -> int:
+    """Deletes the files below `folder`, a table's that was dropped; how many stay."""
+    for info in listed(io, folder, recursive=True) or ():
+        with suppress(OSError):  # what stays is counted below
+            io.delete(f"{folder}/{info.path.rpartition(folder.rpartition('/')[2] + '/')[2]}")
+    return len(listed(io, folder, recursive=True) or ())

@@ -4,6 +4,7 @@ A kind of catalog that is not known here is left out, and Spark then has no such
 need it; SQL and dbt do, and take settings of their own (`conf` of the engine).
 """
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
@@ -11,15 +12,20 @@ from urllib.parse import urlsplit
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from pipelines.landing.catalogs.keys import keys_of, pair, with_keys
+from pipelines.landing.catalogs.keys import KEYS_PROPERTY, keys_of, pair, with_keys
 from pipelines.landing.catalogs.profiles import SIGNED, SIGNING_NAME, SIGNING_REGION
-from pipelines.landing.table.home import CATALOG
+from pipelines.landing.spark.remote import DEFAULT_MASTER, MASTER_VARIABLE
+from pipelines.landing.spark.store_keys import PROVIDER_CLASS, ask_again
+from pipelines.landing.table.home import CATALOG, home, made
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.object_store import SCHEMES, completed, send_whole_bodies
 from sls_io.wire.credentials import resolve
+from sls_io.wire.keys import NO_KEYS
 
 SECRET_NAMES = "(?i)secret|password|token|credential|access[._-]?key|authorization"
 """Settings whose values nobody may see: Spark hides them in its logs, and we keep them off command lines."""
+EXECUTOR = "spark.executorEnv."
+"""Before the name of a variable that executors get."""
 _PREFIX = f"spark.sql.catalog.{CATALOG}"
 _SAME_IN_REST = {
     *("token", "credential", "scope", "audience", "resource", "oauth2-server-uri", "prefix"),
@@ -53,9 +59,9 @@ def catalog_settings(lake: Lake) -> dict[str, str]:
     if not settings:
         return {}
     shared = {"cache-enabled": "false", **_warehouse(lake), **_storage(lake)}
-    variables = send_whole_bodies(lake.properties) if on_s3(lake) else {}
+    variables = {**send_whole_bodies(lake.properties), **_keys_asked_again(lake)} if on_s3(lake) else {}
     return {
-        **{f"spark.executorEnv.{name}": value for name, value in variables.items()},
+        **{f"{EXECUTOR}{name}": value for name, value in variables.items()},
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.defaultCatalog": CATALOG,
         _PREFIX: "org.apache.iceberg.spark.SparkCatalog",
@@ -129,15 +135,31 @@ def _storage(lake: Lake) -> dict[str, str]:
     return {}
 
 
+def _keys_asked_again(lake: Lake) -> dict[str, str]:
+    credentials = keys_of(lake.properties)
+    return ask_again(credentials, made(home() / "spark")) if credentials and _on_this_machine() else {}
+
+
+def _on_this_machine() -> bool:
+    """Whether Spark's executors are threads of its driver: those of a cluster have neither its files nor,
+    perhaps, a role of their own."""
+    return (os.environ.get(MASTER_VARIABLE) or DEFAULT_MASTER).startswith("local")
+
+
 def _s3(said: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """An address of one's own is reached as pyarrow does: the bucket in the path unless told otherwise. Its
     store gets what all of them know: whole bodies, and an MD5 where a deletion needs a checksum.
 
-    Keys of a provider are those of this moment: Spark's storage cannot ask for others.
+    Keys of a provider are asked for by Java itself; on a cluster they are those of this moment.
     """
     credentials = keys_of(said)
-    properties = with_keys(completed(said), resolve(credentials) if credentials else None)
+    # Asked for here, too: what is wrong with the place is said by its own error, and not by Java's.
+    keys = resolve(credentials) if credentials else None
+    asked_again = credentials is not None and _on_this_machine()
+    properties = with_keys(completed(said), NO_KEYS if asked_again else keys)
     yield "io-impl", "org.apache.iceberg.aws.s3.S3FileIO"
+    if asked_again:
+        yield KEYS_PROPERTY, PROVIDER_CLASS
     # In this order the names of S3 win over those of all clients, as they do in PyIceberg.
     for name in sorted(_S3):
         if name in properties:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pipelines.landing.catalogs.profiles import has_views
-from pipelines.landing.spark.catalog import is_secret
+from pipelines.landing.spark.catalog import EXECUTOR, is_secret
 from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING
 from pipelines.landing.spark.remote import without_session
 from pipelines.landing.spark.session import base_conf, catalog_conf, require_jars
@@ -65,6 +65,8 @@ def dbt_environment(
         **places,
         _TARGET_VARIABLE: "configured",
         _CONF_VARIABLE: json.dumps(open_conf, sort_keys=True),
+        # Its driver runs the tasks, and is to have what executors of a cluster get.
+        **{n.removeprefix(EXECUTOR): value for n, value in conf.items() if n.startswith(EXECUTOR)},
         **_kept_from_view({name: value for name, value in conf.items() if is_secret(name)}),
     }
 

@@ -62,6 +62,7 @@ _SPOILT = {
     sqlite3.SQLITE_NOTADB: "is no SQLite database",
     sqlite3.SQLITE_CORRUPT: "is a SQLite database that is damaged",
 }
+NAMES_A_CATALOG = frozenset({"type", "uri", "py-catalog-impl"})
 _TABLE_PROPERTIES = {
     "format-version": "2",
     "write.parquet.compression-codec": "zstd",
@@ -115,8 +116,10 @@ class Lake:
 
     @staticmethod
     def default() -> "Lake":
-        """From PyIceberg's configuration, else SQLite under the state folder."""
-        if said := configured():
+        """From PyIceberg's configuration. Where that names no catalog, it is SQLite under the state folder,
+        with the warehouse that is said, or one beside it."""
+        said = configured()
+        if NAMES_A_CATALOG & said.keys():
             return Lake(said)
         folder = home() / "lake"
         return Lake(
@@ -124,6 +127,7 @@ class Lake:
                 "type": "sql",
                 "uri": f"sqlite:///{folder}/catalog.sqlite?timeout={_BUSY_TIMEOUT_S}",
                 "warehouse": f"file://{folder}/warehouse",
+                **said,
             }
         )
 

@@ -16,7 +16,7 @@ import pytest
 
 from pipelines.landing.spark.catalog import catalog_settings
 from pipelines.landing.spark.session import JARS_VARIABLE, Engine
-from tests.backends.jars import jars_of
+from tests import needs
 from tests.backends.places import PLACES, Place, Servers, made
 from tests.backends.strict import TEMPORARY_KEY_ID
 from tests.worlds.beside_servers import proved, world
@@ -88,7 +88,7 @@ def test_a_user_sets_environment_variables_and_no_secret_is_seen(
     """As the README says. There is no AWS_* variable: tasks find the key where the driver does."""
     defs = tmp_path / "defs.yaml"
     defs.write_text(settings(world))
-    variables, jars = configuration(place.direct.properties), jars_of(tmp_path)
+    variables, jars = configuration(place.direct.properties), needs.s3_jars(tmp_path)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     environment |= {**variables, JARS_VARIABLE: str(jars), "SLS_LAKE_HOME": str(tmp_path / "home")}
     environment["AWS_EC2_METADATA_DISABLED"] = "true"
@@ -115,7 +115,7 @@ def test_the_role_of_a_node_is_enough_for_the_service_and_for_oss(
 ) -> None:
     """In the driver, its tasks and Spark's SQL; nothing is set but where things are, and that the vendor's
     chain finds the keys."""
-    defs, jars = tmp_path / "defs.yaml", jars_of(tmp_path)
+    defs, jars = tmp_path / "defs.yaml", needs.s3_jars(tmp_path)
     chain = "credentials: {provider: default}"
     defs.write_text(settings(world).replace("tries_max: 4", f"tries_max: 4, {chain}"))
     assert chain in defs.read_text()
