@@ -43,6 +43,12 @@ _ANY_HOUR = "2026-01-01-00:00"
 @format_option("FILE")
 @click.option("--endpoint", default="", help="Of the service.  [default: {{ env.SLS_ENDPOINT }}]")
 @click.option("--in", "place", default="", metavar="PROJECT/LOGSTORE", help="There.  [default: demo/NAME]")
+@click.option(
+    "--provider",
+    default="",
+    metavar="PROVIDER[:NAME]",
+    help="Of keys: `default` is the vendor's chain, such as an ECS role.  [default: env]",
+)
 @click.option("--group", default="", help="Consumer group.  [default: lake]")
 @click.option("--table", default="", help="namespace.name in the catalog.  [default: bronze.NAME]")
 @click.option(
@@ -57,6 +63,7 @@ def new(
     format_name: str,
     endpoint: str,
     place: str,
+    provider: str,
     group: str,
     table: str,
     start: str,
@@ -77,7 +84,15 @@ def new(
     project, _, logstore = place.partition("/")
     if place and not logstore:
         raise ConfigError(f"--in {printable(place)}: write PROJECT/LOGSTORE, as the service calls them")
-    named = Named.of(name, endpoint=endpoint, project=project, logstore=logstore, group=group, table=table)
+    named = Named.of(
+        name,
+        endpoint=endpoint,
+        project=project,
+        logstore=logstore,
+        group=group,
+        table=table,
+        provider=provider,
+    )
     # What is wrong with a name is said before anybody is asked.
     checked(named.settings(start or _ANY_HOUR), defs / name / "defs.yaml")
     answer = ask(named, sample=source == LOGSTORE)

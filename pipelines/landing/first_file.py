@@ -7,7 +7,7 @@ answers. Where it does not the history begins with today, and the file says so.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -45,7 +45,7 @@ attributes:
     # The key pair is never written here: ALIBABA_CLOUD_ACCESS_KEY_ID and ALIBABA_CLOUD_ACCESS_KEY_SECRET.
     endpoint: "{endpoint}"
     project: {project}
-    logstore: {logstore}
+    logstore: {logstore}{credentials}
   # The consumer group; its checkpoints follow the table.
   group: {group}
   # Its last part is the name of the logstore's assets, jobs, schedules and sensors.
@@ -65,13 +65,15 @@ attributes:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a person says of a logstore, or what follows from its name."""
+    """What a person says of a logstore, or what follows from its name. `keys` is the setting
+    `service.credentials`, empty for the environment's."""
 
     endpoint: str
     project: str
     logstore: str
     group: str
     table: str
+    keys: Mapping[str, str]
 
     @staticmethod
     def of(
@@ -82,26 +84,31 @@ class Named:
         logstore: str = "",
         group: str = "",
         table: str = "",
+        provider: str = "",
     ) -> "Named":
-        """What is "" is taken from `name`, the folder of the file."""
+        """What is "" is taken from `name`, the folder of the file; `provider` may be PROVIDER:NAME."""
+        said = zip(("provider", "name"), provider.split(":", 1), strict=False)
         return Named(
             endpoint or ENDPOINT,
             project or "demo",
             logstore or name,
             group or "lake",
             table or f"bronze.{name.replace('-', '_').lower()}",
+            {key: value for key, value in said if value},
         )
 
     @staticmethod
     def of_settings(name: str, attributes: Mapping[str, Any]) -> "Named":
         """From the attributes of a file that is there; its group and table do not matter then."""
         service = attributes.get("service") or {}
-        return Named.of(name, **{key: str(service[key]) for key in _SERVICE if key in service})
+        named = Named.of(name, **{key: str(service[key]) for key in _SERVICE if key in service})
+        return replace(named, keys=service.get("credentials") or {})
 
     @property
-    def service(self) -> dict[str, str]:
+    def service(self) -> dict[str, object]:
         """The setting `service` as it is written."""
-        return {"endpoint": self.endpoint, "project": self.project, "logstore": self.logstore}
+        keys = {"credentials": dict(self.keys)} if self.keys else {}
+        return {"endpoint": self.endpoint, "project": self.project, "logstore": self.logstore, **keys}
 
     def settings(self, start: str) -> dict[str, object]:
         """All settings, to be checked: a stand-in takes the place of what a variable says, for whether the
@@ -127,11 +134,13 @@ class FirstLook:
 
 def text(named: Named, start: str, why: str, columns: Sequence[str] = NO_COLUMNS) -> str:
     """The file; `columns` are the lines of that setting."""
+    keys = ", ".join(f"{key}: {value}" for key, value in named.keys.items())
     return _FILE.format(
         type=TYPE,
         endpoint=named.endpoint,
         project=named.project,
         logstore=named.logstore,
+        credentials=f"\n    credentials: {{{keys}}}" if keys else "",
         group=named.group,
         table=named.table,
         start=start,

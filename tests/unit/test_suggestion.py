@@ -110,12 +110,16 @@ def test_new_writes_a_file_that_loads_and_later_shows_what_differs(
     monkeypatch.chdir(make_project(tmp_path))
     monkeypatch.delenv("SLS_ENDPOINT", raising=False)
     (tmp_path / "orders.csv").write_text("order_no,amount,when\nA-1,1.5,2026-11-20\nA-2,2,2026-11-21\n")
-    assert run(["new", "orders", "--from", "orders.csv", "--start", "2026-11-20-00:00"]) == 0
+    chosen = ["--start", "2026-11-20-00:00", "--provider", "profile:lake", "--in", "shop/sold"]
+    assert run(["new", "orders", "--from", "orders.csv", *chosen]) == 0
     assert "SLS_ENDPOINT" not in capsys.readouterr().err
     monkeypatch.setenv("SLS_ENDPOINT", "http://127.0.0.1:9")
     path = tmp_path / "pipelines" / "defs" / "orders" / "defs.yaml"
     logstore = load_logstore(path)
     assert dict(logstore.columns) == {"order_no": "string", "amount": "double", "when": "date"}
+    service = logstore.service
+    assert (service.project, service.logstore) == ("shop", "sold")
+    assert (service.credentials.provider, service.credentials.name) == ("profile", "lake")
     assert (logstore.table, logstore.start) == ("bronze.orders", "2026-11-20-00:00")
     before = path.read_text()
     (tmp_path / "later.csv").write_text("order_no,qty\nA-1,7\n")
@@ -133,6 +137,11 @@ def test_new_writes_a_file_that_loads_and_later_shows_what_differs(
         (["orders", "--from", "none.csv"], EXIT_USAGE, "no file none.csv"),
         (["or/ders", "--from", "orders.csv"], EXIT_USAGE, "no name of a folder"),
         (["orders", "--in", "demo/or/ders", "--from", "orders.csv"], EXIT_USAGE, "logstore: 3 to 63"),
+        (
+            ["orders", "--provider", "nobody", "--from", "orders.csv"],
+            EXIT_USAGE,
+            "service.credentials.provider",
+        ),
         (["orders", "--in", "demo", "--from", "orders.csv"], EXIT_USAGE, "write PROJECT/LOGSTORE"),
         (["orders", "--from", "empty.csv"], EXIT_USAGE, "no lines"),
         (["orders", "--from", "orders.csv", "--start", "yesterday"], EXIT_USAGE, "start"),
