@@ -11,14 +11,17 @@ A project that Dagster made before keeps what it has and gets what it lacks. Ask
 """
 
 import importlib.util
+import keyword
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import click
+import yaml
 from rich.markup import escape
 
 import pipelines
@@ -30,6 +33,7 @@ from sls_io.values.errors import ConfigError
 TEMPLATE: Final = Path(pipelines.__file__).parent / "template"
 """What a project gets as it is: dbt's macros and tests, the settings of an instance."""
 _DBT: Final = ("dbt_project.yml", "profiles.yml", "macros/*.sql", "tests/generic/*.sql")
+_PROFILE: Final = "sls_lake"
 _OURS: Final = ("dbt/macros/", "dbt/tests/", "deploy/")
 """What nobody needs to change: another text there is an older version's."""
 _PYPROJECT: Final = """\
@@ -106,6 +110,10 @@ def init(output: Output, *, folder: Path, s3: bool) -> None:
         output.say(f"[yellow]kept[/] {path}: it is not as this version has it, compare it with {TEMPLATE}")
     use(folder)
     project = _project(folder)
+    if not _is_ours(project.dbt):
+        output.say(
+            f"[yellow]kept[/] {project.dbt}: it is another dbt project, so `stage` and `dbt` are not for here"
+        )
     fetched = fetch(project.state / "jars", [*JARS, *(S3_JARS if s3 else ())])
     for path in fetched:
         output.say(f"fetched {path.name}")
@@ -138,14 +146,28 @@ def write_project(folder: Path) -> tuple[list[Path], list[Path]]:
     differ: list[Path] = []
     for path, text in _texts(folder):
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            _write(path, text)
             made.append(path)
         elif (
             path.relative_to(folder).as_posix().startswith(_OURS) and path.read_text(encoding="utf-8") != text
         ):
             differ.append(path)
     return made, differ
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all: half of a file would be kept for a whole one by the next time."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink()
+        raise ConfigError(
+            f"{path} cannot be written: {error.strerror}. Mend that and ask again: what is there is kept"
+        ) from error
 
 
 def _texts(folder: Path) -> Iterator[tuple[Path, str]]:
@@ -161,13 +183,24 @@ def _texts(folder: Path) -> Iterator[tuple[Path, str]]:
     yield package / "models.py", _MODELS
     yield project.defs / "__init__.py", ""
     yield folder / "workspace.yaml", _WORKSPACE.format(package=below, name=project.module)
-    for pattern in _DBT:
+    for pattern in _DBT if _is_ours(project.dbt) else ():
         for path in sorted((TEMPLATE / "dbt").glob(pattern)):
             yield folder / path.relative_to(TEMPLATE), path.read_text(encoding="utf-8")
     yield (
         folder / "deploy" / "dagster.yaml",
         (TEMPLATE / "deploy" / "dagster.yaml").read_text(encoding="utf-8"),
     )
+
+
+def _is_ours(dbt: Path) -> bool:
+    """Whether dbt's project there is none yet, or one that `sls-lake dbt` can run: ours by its profile."""
+    try:
+        said = yaml.safe_load((dbt / _DBT[0]).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError, yaml.YAMLError):
+        return False
+    return isinstance(said, dict) and said.get("profile") == _PROFILE
 
 
 def _entry(project: Project) -> str:
@@ -191,4 +224,5 @@ def _name(folder: Path) -> str:
     """A package name like the folder's that nothing installed has."""
     name = re.sub(r"\W", "_", folder.name.lower(), flags=re.ASCII).strip("_") or "logs"
     name = f"logs_{name}" if name[0].isdigit() else name
-    return f"{name}_lake" if importlib.util.find_spec(name) is not None else name
+    taken = keyword.iskeyword(name) or importlib.util.find_spec(name) is not None
+    return f"{name}_lake" if taken else name
