@@ -1,7 +1,7 @@
 """`sls-lake check`: every logstore's defs.yaml read as Dagster will read it. Asks no service."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.cli.logstores import defs_of, one_name, project_files, project_root, single_files, written
+from pipelines.cli.logstores import (
+    defs_files,
+    defs_of,
+    one_name,
+    project_files,
+    project_root,
+    single_files,
+    written,
+)
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, verb
 from sls_io.values.clock import SYSTEM_CLOCK
@@ -21,23 +29,24 @@ if TYPE_CHECKING:
 
 
 @click.command("check")
+@click.argument("path", required=False, type=click.Path(exists=True, path_type=Path))
 @verb
-def check(output: Output) -> None:
-    """Read every logstore's defs.yaml, and say what is wrong with it.
+def check(output: Output, *, path: Path | None) -> None:
+    """Read every logstore's defs.yaml, or those of PATH, and say what is wrong with it.
 
     An endpoint, or an address of leases, whose variable is not set is a note: definitions load without it,
     and say so when something runs. Everything that would keep them from loading is an error, and so is a
     hook, a transform or a function of keys that is not there: definitions load without it, and every run is
     refused.
     """
-    root = project_root()
-    defs = defs_of(root)
+    defs = path or defs_of(project_root())
+    files = ([path] if path.is_file() else sorted(path.rglob("defs.yaml"))) if path else defs_files(defs)
     found, names = [], dict[str, Path | str]()
-    for _, place, attributes in written(root):
+    for _, place, attributes in written(files):
         read = _read(place, attributes, names)
         found.append(asdict(read))
         _show(output, read)
-    strange = list(_strangers(root, defs))
+    strange = list(_strangers(defs, {*single_files(files), *project_files(files)}))
     for wrong in strange:
         output.say(f"[red]wrong[/]: {_escaped(wrong)}")
     bad = sum(bool(each["wrong"]) for each in found) + len(strange)
@@ -119,13 +128,13 @@ def _require_what_is_named(logstore: "Logstore") -> None:
         parsed(logstore.coordinator.database)
 
 
-def _strangers(root: Path, defs: Path) -> Iterator[str]:
+def _strangers(defs: Path, ours: Collection[Path]) -> Iterator[str]:
     """What is wrong with the files that are about no logstore. A type that nobody can load is most often ours
     with a slip of the pen; Dagster would load none of the definitions."""
     from pipelines.landing.defs_file import FILES, read_document
 
-    ours = {*single_files(root), *project_files(root)}
-    for path in sorted(path for name in FILES for path in defs.rglob(name)):
+    below = [defs] if defs.is_file() else sorted(path for name in FILES for path in defs.rglob(name))
+    for path in below:
         if path in ours:
             continue
         try:

@@ -61,33 +61,34 @@ def known(root: Path) -> list[str]:
     return sorted(_files(root))
 
 
-def project_files(root: Path) -> list[Path]:
-    """The files that are about many logstores each."""
-    return [path for path in _defs_files(root) if _is_about(path, "SlsProject")]
+def project_files(files: Iterable[Path]) -> list[Path]:
+    """Those that are about many logstores each."""
+    return [path for path in files if _is_about(path, "SlsProject")]
 
 
-def single_files(root: Path) -> list[Path]:
-    """The files that are about one logstore each."""
-    return [path for path in _defs_files(root) if _is_about(path, "SlsLogstore")]
+def single_files(files: Iterable[Path]) -> list[Path]:
+    """Those that are about one logstore each."""
+    return [path for path in files if _is_about(path, "SlsLogstore")]
 
 
-def _defs_files(root: Path) -> list[Path]:
+def defs_files(root: Path) -> list[Path]:
+    """The files of settings of the project; none where there is no project."""
     found = nearest(root)
     return [] if found is None else sorted(found.defs.glob("*/defs.yaml"))
 
 
-def written(root: Path) -> "Iterator[tuple[str, Path | str, Mapping[str, Any] | ConfigError]]":
+def written(files: Sequence[Path]) -> "Iterator[tuple[str, Path | str, Mapping[str, Any] | ConfigError]]":
     """Each logstore that is set up: its name here; the file, and which one of many in it; its attributes as
     written, or what is wrong with the file. Each file is read once."""
     from pipelines.landing.defs_file import read_attributes
     from pipelines.landing.project_file import members, read_project
 
-    for path in single_files(root):
+    for path in single_files(files):
         try:
             yield path.parent.name, path, read_attributes(path)
         except ConfigError as error:
             yield path.parent.name, path, error
-    for path in project_files(root):
+    for path in project_files(files):
         try:
             its = members(read_project(path), path.parent)
         except ConfigError as error:
@@ -101,10 +102,11 @@ def _files(root: Path) -> dict[str, Path]:
     """Name -> the file that it is from. Of a project's file that cannot be read none: naming one of them says
     why. A folder of its own comes before a project's."""
     found: dict[str, Path] = {}
-    for path in project_files(root):
+    files = defs_files(root)
+    for path in project_files(files):
         with suppress(ConfigError):
             found.update(dict.fromkeys(_members_of(path), path))
-    return found | {path.parent.name: path for path in single_files(root)}
+    return found | {path.parent.name: path for path in single_files(files)}
 
 
 def _members_of(path: Path) -> Iterable[str]:
@@ -147,7 +149,7 @@ def defs_path(name: str | None, root: Path) -> Path:
         return path
     names = dict(sorted(_files(root).items()))
     if not names or (name is not None and name not in names):
-        for path in project_files(root):
+        for path in project_files(defs_files(root)):
             _members_of(path)  # one that cannot be read says so
     if not names:
         raise ConfigError(
@@ -203,7 +205,7 @@ def resolve_to_land(name: str | None) -> "Logstore":
     from pipelines.landing.defs_file import filled
 
     logstore, places = resolve(name), list[Path | str]()
-    for _, place, attributes in written(project_root()):
+    for _, place, attributes in written(defs_files(project_root())):
         # A file that cannot be read is said by `check`, and by the verbs that mean it.
         with suppress(ConfigError):
             if isinstance(attributes, Mapping):

@@ -17,7 +17,7 @@ from rich.markup import escape
 from pipelines.cli.files.log_files import parse_file
 from pipelines.cli.files.packing import Counts
 from pipelines.cli.load import format_option, recognised
-from pipelines.cli.logstores import defs_of, project_root, written
+from pipelines.cli.logstores import defs_files, defs_of, project_root, written
 from pipelines.cli.output import Output, verb
 from pipelines.landing.first_file import NO_COLUMNS, FirstLook, Named, ask, require_answer, text
 from pipelines.landing.logstore import checked
@@ -71,7 +71,7 @@ def new(
     """Write the defs.yaml of the logstore NAME, with columns for the keys of its logs."""
     root = project_root()
     defs = defs_of(root)
-    if there := next((its for its in written(root) if its[0] == name), None):
+    if there := next((its for its in written(defs_files(root)) if its[0] == name), None):
         attributes = there[2]
         if isinstance(attributes, ConfigError):
             raise attributes

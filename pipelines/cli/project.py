@@ -8,7 +8,7 @@ import click
 from rich.markup import escape
 
 from pipelines.cli.deciding import execute_option
-from pipelines.cli.logstores import project_files, project_root, written
+from pipelines.cli.logstores import defs_files, project_files, project_root, written
 from pipelines.cli.output import Output, verb
 from pipelines.landing.defs_file import filled
 from pipelines.landing.hours import hour_text
@@ -49,7 +49,7 @@ def logstores(output: Output, *, new: bool, execute: bool) -> None:
 
 def _show(output: Output) -> None:
     rows = []
-    for name, place, attributes in sorted(written(project_root()), key=lambda each: each[0]):
+    for name, place, attributes in sorted(written(defs_files(project_root())), key=lambda each: each[0]):
         if isinstance(attributes, ConfigError):
             raise attributes
         found = settled(attributes, place)
@@ -73,7 +73,7 @@ def _show(output: Output) -> None:
 
 def _refresh(output: Output, *, execute: bool) -> None:
     root = project_root()
-    paths = project_files(root)
+    paths = project_files(defs_files(root))
     if not paths:
         raise ConfigError(
             f"no file under {root / 'pipelines' / 'defs'} is of the type pipelines.components.SlsProject: "
@@ -119,7 +119,7 @@ def _refreshed(output: Output, path: Path, root: Path, *, execute: bool) -> dict
 
 def _refuse_taken(names: Collection[str], path: Path, root: Path) -> None:
     """Raises ConfigError where another file has a logstore of one of these names already."""
-    for _, place, attributes in written(root):
+    for _, place, attributes in written(defs_files(root)):
         if isinstance(attributes, ConfigError) or str(place).startswith(str(path)):
             continue
         name = str(attributes.get("table", "")).rpartition(".")[2]

@@ -179,6 +179,25 @@ def test_a_type_with_a_slip_is_no_file_less(project: Path, capsys: pytest.Captur
     assert run(["check"]) == 0
 
 
+def test_one_file_or_folder_is_read_alone_and_from_anywhere(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("orders", "clicks"):
+        scaffold(project / name, start="2026-11-20-00:00", endpoint="http://127.0.0.1:9")
+    bad = project / "clicks" / "defs.yaml"
+    bad.write_text(bad.read_text().replace("table:", "tabel:"))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert (
+        run(["check", str(project / "orders")]) == run(["check", str(project / "orders" / "defs.yaml")]) == 0
+    )
+    capsys.readouterr()
+    assert run(["check", "--json", str(bad)]) == EXIT_FAILED
+    (one,) = json.loads(capsys.readouterr().out)["logstores"]
+    assert "tabel" in one["wrong"]
+    assert run(["check", str(project)]) == EXIT_FAILED
+
+
 def test_a_folder_that_is_no_project_is_not_found_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
