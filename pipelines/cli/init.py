@@ -13,8 +13,10 @@ A project that Dagster made before keeps what it has and gets what it lacks. Ask
 import importlib.util
 import keyword
 import re
+import shlex
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -83,12 +85,6 @@ load_from:
   - python_file: {{relative_path: {package}/definitions.py, location_name: {name}}}
   - python_file: {{relative_path: {package}/models.py, location_name: {name}_models}}
 """
-_ENTRY: Final = """\
-  - python_file: {{relative_path: {package}/definitions.py, location_name: {name}, \
-working_directory: {work}, executable_path: {python}}}
-  - python_file: {{relative_path: {package}/models.py, location_name: {name}_models, \
-working_directory: {work}, executable_path: {python}}}
-"""
 _IGNORED: Final = "var/\n.venv/\n__pycache__/\n"
 
 
@@ -114,7 +110,10 @@ def init(output: Output, *, folder: Path, s3: bool) -> None:
         output.say(
             f"[yellow]kept[/] {project.dbt}: it is another dbt project, so `stage` and `dbt` are not for here"
         )
-    fetched = fetch(project.state / "jars", [*JARS, *(S3_JARS if s3 else ())])
+    try:
+        fetched = fetch(project.state / "jars", [*JARS, *(S3_JARS if s3 else ())])
+    except OSError as error:
+        raise _unwritten(project.state / "jars", error) from error
     for path in fetched:
         output.say(f"fetched {path.name}")
     # A process of its own: what Java and Spark say is kept in a file there.
@@ -124,7 +123,7 @@ def init(output: Output, *, folder: Path, s3: bool) -> None:
     )
     output.say("For the workspace.yaml of another Dagster, where it runs in this environment:")
     output.say(escape(_entry(project)))
-    output.say(f"Go there, cd {folder}, and then:")
+    output.say(f"Go there, cd {shlex.quote(str(folder))}, and then:")
     output.say_cures(
         Call(("new", "NAME"), does="sets up a logstore"), Call(("check",), does="reads all of them")
     )
@@ -165,9 +164,12 @@ def _write(path: Path, text: str) -> None:
     except OSError as error:
         with suppress(OSError):
             part.unlink()
-        raise ConfigError(
-            f"{path} cannot be written: {error.strerror}. Mend that and ask again: what is there is kept"
-        ) from error
+        raise _unwritten(path, error) from error
+
+
+def _unwritten(path: Path, error: OSError) -> ConfigError:
+    said = f"{path} cannot be written: {error.strerror}. Mend that and ask again: what is there is kept"
+    return ConfigError(said)
 
 
 def _texts(folder: Path) -> Iterator[tuple[Path, str]]:
@@ -204,10 +206,14 @@ def _is_ours(dbt: Path) -> bool:
 
 
 def _entry(project: Project) -> str:
+    """Both code locations as a workspace of another Dagster has them, each with all its paths."""
     package = project.defs.parent
-    return _ENTRY.format(
-        package=package, name=project.module, work=project.source, python=sys.executable
-    ).rstrip()
+    beside = {"working_directory": str(project.source), "executable_path": sys.executable}
+    locations = [
+        {"python_file": {"relative_path": str(package / file), "location_name": name, **beside}}
+        for file, name in (("definitions.py", project.module), ("models.py", f"{project.module}_models"))
+    ]
+    return textwrap.indent(yaml.safe_dump(locations, sort_keys=False, width=10_000), "  ").rstrip()
 
 
 def _project(folder: Path) -> Project:

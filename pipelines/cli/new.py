@@ -6,10 +6,11 @@ Of a logstore that is set up already nothing is written: its columns are shown b
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.markup import escape
@@ -17,7 +18,7 @@ from rich.markup import escape
 from pipelines.cli.files.log_files import parse_file
 from pipelines.cli.files.packing import Counts
 from pipelines.cli.load import format_option, recognised
-from pipelines.cli.logstores import defs_files, defs_of, project_root, written
+from pipelines.cli.logstores import defs_files, defs_of, one_name, project_root, written
 from pipelines.cli.output import Output, verb
 from pipelines.landing.first_file import NO_COLUMNS, FirstLook, Named, ask, require_answer, text
 from pipelines.landing.logstore import checked
@@ -70,14 +71,9 @@ def new(
 ) -> None:
     """Write the defs.yaml of the logstore NAME, with columns for the keys of its logs."""
     root = project_root()
-    defs = defs_of(root)
-    if there := next((its for its in written(defs_files(root)) if its[0] == name), None):
-        attributes = there[2]
-        if isinstance(attributes, ConfigError):
-            raise attributes
-        answer = ask(Named.of_settings(name, attributes), sample=source == LOGSTORE)
-        logs = _sampled(output, source, format_name, answer)
-        _show_beside(output, name, logs, attributes.get("columns") or {})
+    defs, others = defs_of(root), {its: rest for its, *rest in written(defs_files(root))}
+    if name in others:
+        _show_beside(output, name, others[name][1], source, format_name)
         return
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{printable(name)!r} is no name of a folder: letters, digits, - and _, at most 63")
@@ -93,13 +89,13 @@ def new(
         table=table,
         provider=provider,
     )
+    path = defs / name / "defs.yaml"
     # What is wrong with a name is said before anybody is asked.
-    checked(named.settings(start or _ANY_HOUR), defs / name / "defs.yaml")
+    _refuse_taken(checked(named.settings(start or _ANY_HOUR), path).name, path, others.values())
     answer = ask(named, sample=source == LOGSTORE)
     logs = _sampled(output, source, format_name, answer)
     keys = suggested(logs)
     begins, why = (start, "As it was asked for.") if start else (answer.start, answer.why)
-    path = defs / name / "defs.yaml"
     write(path, named, begins, why, keys, len(logs))
     output.say(f"wrote {path}: table {named.table}, history from {begins}. {why}")
     _show(output, keys, len(logs))
@@ -115,6 +111,13 @@ def new(
             "columns": [asdict(key) for key in keys],
         }
     )
+
+
+def _refuse_taken(name: str, path: Path, others: Iterable[Sequence[Any]]) -> None:
+    """Raises ConfigError where another file has a logstore of this name already."""
+    for where, attributes in others:
+        if isinstance(attributes, Mapping) and str(attributes.get("table")).rpartition(".")[2] == name:
+            raise one_name(name, path, where)
 
 
 def write(path: Path, named: Named, start: str, why: str, keys: Sequence[Suggested], logs: int) -> None:
@@ -141,16 +144,25 @@ def _sampled(output: Output, source: str, format_name: str, answer: FirstLook) -
     path = Path(source)
     # Not `Path.is_file`: of a name that is too long for any file that raises.
     if not os.path.isfile(path):
-        raise ConfigError(f"no file {printable(source)}: name one of such logs, or say --from {LOGSTORE}")
+        what = "is a folder or a pipe" if os.path.exists(path) else "is not there"
+        raise ConfigError(
+            f"{printable(source)} {what}: name a file of such logs, or say --from {LOGSTORE} for the newest "
+            "of the logstore"
+        )
     file = recognised(path, format_name)
-    logs: list[Contents] = [log.contents for log in islice(parse_file(file, Counts()), SAMPLE_LOGS)]
+    logs = [*islice(parse_file(file, Counts()), SAMPLE_LOGS)]
     output.say(f"read {path.name} as {file.format_name}: its first {len(logs):,} logs")
-    return logs
+    if odd := sum(not log.whole for log in logs):
+        output.say(
+            f"[yellow]{odd:,} of them are no {file.format_name}[/]: each is kept whole under the key `line`; "
+            "--format names another format"
+        )
+    return [log.contents for log in logs]
 
 
 def _show(output: Output, keys: Sequence[Suggested], logs: int) -> None:
     output.table(
-        ["key", "type", f">of {logs:,} logs", ">do not fit", "why no column"],
+        ["key", "type", f">of {logs:,} logs", ">do not fit", ""],
         [
             (escape(printable(key.key, 60)), key.type, key.values, key.misfits or "", escape(key.why))
             for key in keys
@@ -158,8 +170,13 @@ def _show(output: Output, keys: Sequence[Suggested], logs: int) -> None:
     )
 
 
-def _show_beside(output: Output, name: str, logs: Sequence[Contents], declared: Mapping[str, str]) -> None:
+def _show_beside(output: Output, name: str, attributes: Any, source: str, format_name: str) -> None:
     """What the sample says, beside what is declared; nothing is written."""
+    if isinstance(attributes, ConfigError):
+        raise attributes
+    declared = attributes.get("columns") or {}
+    answer = ask(Named.of_settings(name, attributes), sample=source == LOGSTORE)
+    logs = _sampled(output, source, format_name, answer)
     keys = suggested(logs)
     rows = [
         (escape(printable(key.key, 60)), declared.get(key.key, ""), key.type, key.values, key.misfits or "")

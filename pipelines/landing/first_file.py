@@ -17,7 +17,7 @@ from pipelines.landing.defs_file import filled
 from pipelines.landing.suggestion import SAMPLE_LOGS, Contents
 from sls_io.decoding.decode import Decoder
 from sls_io.values.clock import SYSTEM_CLOCK
-from sls_io.values.errors import ConfigError, SlsError
+from sls_io.values.errors import ConfigError, ServiceError, SlsError
 from sls_io.values.settings import Service
 from sls_io.values.shard import Head
 from sls_io.values.window import HOUR_S, Cursor
@@ -27,6 +27,7 @@ TYPE: Final = "pipelines.components.SlsLogstore"
 ENDPOINT: Final = "{{ env.SLS_ENDPOINT }}"
 NO_COLUMNS: Final = ("columns: {}",)
 _SERVICE: Final = ("endpoint", "project", "logstore")
+_NOT_THERE: Final = ("logstorenotexist", "projectnotexist")
 _CALL_S = 5.0
 _BACK_S = (60, 3600, 86_400)
 """How far back the newest logs are looked for, until there are enough."""
@@ -165,12 +166,21 @@ def ask(named: Named, *, sample: bool = False) -> FirstLook:
             oldest_s = min(times, default=int(client.now_s()))
             logs = list(_newest(client, heads)) if sample else []
             retention_s = client.retention_s() if sample else None
+    except ServiceError as error:
+        if error.code.lower() not in _NOT_THERE:
+            return _unasked(today, error)
+        why = "The service has no such logstore yet, so its history begins with this day."
+        return FirstLook(today, why, f"the service has no logstore {named.project}/{named.logstore}")
     except (SlsError, ValueError) as error:
-        why = "The service could not be asked for its oldest log: look whether history begins earlier."
-        said = error.errors(include_input=False) if isinstance(error, ValidationError) else ()
-        return FirstLook(today, why, "; ".join(each["msg"] for each in said) or str(error))
+        return _unasked(today, error)
     why = "The hour of the oldest log that the service had."
     return FirstLook(_hour(oldest_s), why, shards=len(heads), retention_s=retention_s, logs=logs)
+
+
+def _unasked(today: str, error: Exception) -> FirstLook:
+    why = "The service could not be asked for its oldest log: look whether history begins earlier."
+    said = error.errors(include_input=False) if isinstance(error, ValidationError) else ()
+    return FirstLook(today, why, "; ".join(each["msg"] for each in said) or str(error))
 
 
 def require_answer(answer: FirstLook) -> None:

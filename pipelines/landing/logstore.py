@@ -86,7 +86,9 @@ class Logstore(Settings):
     @classmethod
     def _table_is_two_names(cls, value: str) -> str:
         if not _TABLE.fullmatch(value):
-            raise ValueError("table: expected namespace.name in lower-case letters, digits and '_'")
+            raise ValueError(
+                "table: expected namespace.name in lower-case letters, digits and '_', a letter first"
+            )
         return value
 
     @field_validator("start")

@@ -10,8 +10,9 @@ would be another number.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -32,15 +33,18 @@ _DIGITS_OF_A_DOUBLE: Final = 15
 """So many digits a double keeps, whatever they are (DBL_DIG)."""
 _EPOCHS: Final = {"timestamp(epoch_s)": (10**9, 10**10), "timestamp(epoch_ms)": (10**12, 10**13)}
 """Numbers of such a size, under a key that speaks of time, count from 1970: 2001 to 2286."""
-_ZEROS: Final = re.compile(rb"-?0\d")
+_NO_NUMBER: Final = re.compile(rb"\+|-?0\d")
+"""A number would lose the sign of a telephone number, the zeros of an article's."""
 
+_NO_NAME: Final = "no column can be called so: letters, digits, _ . -, and none in two cases"
 Contents = Sequence[tuple[str, bytes]]
 """The keys and values of one log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suggested:
-    """A key of the sample. `type` is "" where it cannot be a column, or should not be: `why` says it.
+    """A key of the sample. `type` is "" where it cannot be a column, or should not be. `why` says that, or
+    what a person may want to know of its values.
 
     values   logs that have it
     misfits  of these, values that the type does not fit; they would stay in `__rest__` with their cause
@@ -56,15 +60,22 @@ class Suggested:
 def suggested(logs: Iterable[Contents]) -> list[Suggested]:
     """What each key of the logs may be declared as, in the order in which they come first."""
     values: dict[str, list[bytes]] = {}
+    repeated: Counter[str] = Counter()
     count = 0
     for contents in logs:
         count += 1
-        for key, value in dict(contents).items():
+        shown = dict(contents)
+        if len(shown) < len(contents):
+            repeated.update(key for key, n in Counter(key for key, _ in contents).items() if n > 1)
+        for key, value in shown.items():
             values.setdefault(key, []).append(value)
     found: list[Suggested] = []
     names: list[str] = []
     for key, its in values.items():
         one = _of_key(key, its, count, names)
+        if repeated[key] and one.type:
+            why = f"{repeated[key]:,} logs have it twice: the last value is shown"
+            one = replace(one, misfits=max(one.misfits, repeated[key]), why=why)
         names += [key] if one.type else []
         found.append(one)
     return found
@@ -74,20 +85,29 @@ def _of_key(key: str, values: list[bytes], logs: int, names: Sequence[str]) -> S
     try:
         check_names([*names, key])
     except WrongColumn:
-        return Suggested(key, "", len(values), why="no column can be called so")
+        return Suggested(
+            key,
+            "",
+            len(values),
+            why=_NO_NAME,
+        )
     if len(values) < RARE * logs:
         return Suggested(key, "", len(values), why="fewer than 1 of 100 logs have it")
     misfits = {text: _misfits(text, values) for text in _candidates(key, values)}
     best = min(misfits, key=lambda text: misfits[text], default="string")
     if not misfits or misfits[best] > MISFITS_MAX * len(values):
         best, misfits = "string", {"string": sum(not _is_text(value) for value in values)}
-    return Suggested(key, best, len(values), misfits[best])
+    empty = sum(not value for value in values)
+    why = f"{empty:,} are empty" if empty else ""
+    if best == "string" and misfits[best] > MISFITS_MAX * len(values):
+        why = "not UTF-8: declare it string(ENCODING), such as string(gbk) or string(latin-1)"
+    return Suggested(key, best, len(values), misfits[best], why)
 
 
 def _candidates(key: str, values: Sequence[bytes]) -> list[str]:
     """Types worth trying, the narrowest first."""
     found = ["boolean"] if any(value.isalpha() for value in values) else []
-    if not any(_ZEROS.match(value) for value in values):
+    if not any(_NO_NUMBER.match(value) for value in values):
         whole = [abs(int(value)) for value in values if re.fullmatch(rb"-?\d{1,18}", value)]
         if _TIME_KEY.search(key):
             found += [
@@ -134,4 +154,4 @@ def lines(found: Sequence[Suggested], logs: int) -> list[str]:
 
 def _said(one: Suggested, logs: int) -> str:
     has = "each log has it" if one.values == logs else f"{one.values:,} of {logs:,} logs have it"
-    return f"{has}, {one.misfits:,} do not fit" if one.misfits else has
+    return ", ".join(filter(None, (has, f"{one.misfits:,} do not fit" if one.misfits else "", one.why)))

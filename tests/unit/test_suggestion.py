@@ -35,6 +35,7 @@ def of(*values: str, key: str = "k") -> Suggested:
         (["0.5", "12"], "double"),
         (["007", "12"], "string"),
         (["-01"], "string"),
+        (["+4917612345678", "1"], "string"),
         (["0.123456789012345678"], "string"),
         (["12345678901234567890"], "string"),
         (["2026-11-20"], "date"),
@@ -84,6 +85,14 @@ def test_keys_that_can_be_no_column_or_are_rare_are_left_out_with_the_reason() -
     assert yaml.safe_load("\n".join(lines(found, 201))) == {"columns": {"a": "int", "raw": "string"}}
 
 
+def test_what_a_person_may_want_to_know_of_values_stands_beside_them() -> None:
+    twice = suggested([[("id", b"1"), ("id", b"2")], [("id", b"3")], [("id", b"x")]])[0]
+    assert (twice.type, twice.misfits) == ("string", 1) and "1 logs have it twice" in twice.why
+    assert of("1", "", "").why == "2 are empty"
+    assert "string(ENCODING)" in suggested([[("name", b"caf\xe9")]])[0].why
+    assert "no column can be called so" in suggested([[("a", b""), ("A", b"")]])[1].why
+
+
 def test_what_yaml_reads_as_something_else_is_quoted() -> None:
     keys = ["on", "null", "y", "1e3", "a.b"]
     found = suggested([[(key, b"1") for key in keys]])
@@ -96,6 +105,7 @@ def test_what_yaml_reads_as_something_else_is_quoted() -> None:
     [
         ("Orders-2026.csv", "orders_2026"),
         ("a.log", "logs_a"),
+        ("2026-11-25.log", "logs_2026_11_25"),
         ("日志.txt", "logs"),
         ("access.log.gz", "access"),
     ],
@@ -126,6 +136,10 @@ def test_new_writes_a_file_that_loads_and_later_shows_what_differs(
     capsys.readouterr()
     assert run(["new", "orders", "--from", "later.csv", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
+    assert run(["new", "other", "--from", "later.csv", "--table", "silver.orders"]) == EXIT_USAGE
+    assert "rename one" in capsys.readouterr().err
+    assert run(["new", "lines", "--from", "orders.csv", "--format", "json"]) == 0
+    assert "3 of them are no json" in capsys.readouterr().out
     assert told["path"] is None and told["unseen"] == ["amount", "when"]
     assert path.read_text() == before
 
@@ -134,7 +148,8 @@ def test_new_writes_a_file_that_loads_and_later_shows_what_differs(
     ("words", "code", "says"),
     [
         (["orders"], EXIT_USAGE, "SLS_ENDPOINT is not set"),
-        (["orders", "--from", "none.csv"], EXIT_USAGE, "no file none.csv"),
+        (["orders", "--from", "none.csv"], EXIT_USAGE, "none.csv is not there"),
+        (["orders", "--from", "pipelines"], EXIT_USAGE, "pipelines is a folder or a pipe"),
         (["or/ders", "--from", "orders.csv"], EXIT_USAGE, "no name of a folder"),
         (["orders", "--in", "demo/or/ders", "--from", "orders.csv"], EXIT_USAGE, "logstore: 3 to 63"),
         (

@@ -52,4 +52,4 @@ def entered(
 def name_of(path: Path) -> str:
     """A logstore's name like the file's: the service wants 3 to 63 lower-case letters, digits and `_`."""
     stem = re.sub(r"[^a-z0-9]+", "_", path.name.partition(".")[0].lower()).strip("_")[:48]
-    return stem if len(stem) >= 3 else f"logs_{stem}".strip("_")
+    return stem if len(stem) >= 3 and not stem[0].isdigit() else f"logs_{stem}".strip("_")

@@ -16,9 +16,8 @@ from pipelines.landing.spark.catalog import EXECUTOR, is_secret
 from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING
 from pipelines.landing.spark.remote import without_session
 from pipelines.landing.spark.session import base_conf, catalog_conf, require_jars
-from pipelines.landing.table.home import home, made, own_and_checkout
+from pipelines.landing.table.home import home, made, own_and_checkout, set_up
 from pipelines.landing.table.lake import Lake
-from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError
 
 VIEW_VARIABLE = "SLS_DBT_VIEW"
@@ -78,7 +77,7 @@ def dbt_folder() -> Path:
         return there[0]
     raise ConfigError(
         f"there is no dbt project in {found[0] if found else Path.cwd()}: go to the project's folder",
-        cures=(Call(("init", "."), harmless=True, does="makes one"),),
+        cures=(set_up(),),
     )
 
 

@@ -170,8 +170,8 @@ def _resolve(jars: Iterable[Jar], ivy: Path) -> None:
             code = -1
     if code:
         raise ConfigError(
-            f"the jars could not be resolved, see {log}: check Java 17 and the way to the central Maven "
-            f"repository ({_ENVIRONMENT_HINT} names a mirror), then do it again"
+            f"the jars could not be resolved, see {log}: check Java 17, room on the disk, and the way "
+            f"to the central Maven repository ({_ENVIRONMENT_HINT} names a mirror), then do it again"
         )
     log.unlink()
 

@@ -90,7 +90,8 @@ def set_up(*, s3: bool = False) -> Cure:
     """What brings the jars, with `s3` those of a warehouse on S3, too."""
     if any(one.folder == ROOT for one in own_and_checkout()[:1]):
         return Do(f"run `make setup{' S3=1' if s3 else ''}`")
-    return Call(("init", ".", *(["--s3"] if s3 else [])), harmless=True)
+    folder = "DIR" if project() is None else "."
+    return Call(("init", folder, *(["--s3"] if s3 else [])))
 
 
 @lru_cache(maxsize=64)
