@@ -28,6 +28,7 @@ _SECONDS_MAX = 10**11
 _FOREVER_DAYS = 3650
 _CURSOR_MAX = 2**63 - 2
 """The largest whole number of 63 bits is taken: it stands for the end that nobody knows."""
+_LAST_S = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,9 @@ class SlsClient:
         Before the oldest kept group it is the begin cursor, in the future the end. Raises
         ShardGone when retention took the shard.
         """
-        answer = self._object("GET", self._shard(shard), {"type": "cursor", "from": str(at)})
+        # A log's time has 32 bits, and so has this one: behind all that can come there is the end, too.
+        place = min(at, _LAST_S) if isinstance(at, int) else at
+        answer = self._object("GET", self._shard(shard), {"type": "cursor", "from": str(place)})
         try:
             return _possible(cursor_from_wire(answer["cursor"]))
         except (KeyError, TypeError, ConfigError):
