@@ -7,6 +7,7 @@ need it; SQL and dbt do, and take settings of their own (`conf` of the engine).
 import os
 import re
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sqlalchemy.engine import URL, make_url
@@ -21,6 +22,9 @@ from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.object_store import SCHEMES, completed, send_whole_bodies
 from sls_io.wire.credentials import resolve
 from sls_io.wire.keys import NO_KEYS
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 SECRET_NAMES = "(?i)secret|password|token|credential|access[._-]?key|authorization"
 """Settings whose values nobody may see: Spark hides them in its logs, and we keep them off command lines."""
@@ -46,6 +50,14 @@ _S3_SECONDS = {
     "s3.connect-timeout": "http-client.apache.connection-timeout-ms",
     "s3.request-timeout": "http-client.apache.socket-timeout-ms",
 }
+_PROPERTIES = {
+    "AWS_CONFIG_FILE": "aws.configFile",
+    "AWS_PROFILE": "aws.profile",
+    "AWS_REQUEST_CHECKSUM_CALCULATION": "aws.requestChecksumCalculation",
+    "AWS_RESPONSE_CHECKSUM_VALIDATION": "aws.responseChecksumValidation",
+}
+"""Variables of Amazon's library for Java, and the properties that say the same (`SdkSystemSetting` and
+`ProfileFileSystemSetting` there)."""
 _POSTGRES_SAME = {"sslmode", "sslrootcert", "sslcert", "sslkey", "options"}
 _POSTGRES = {"connect_timeout": "connectTimeout", "application_name": "ApplicationName"}
 
@@ -67,6 +79,18 @@ def catalog_settings(lake: Lake) -> dict[str, str]:
         _PREFIX: "org.apache.iceberg.spark.SparkCatalog",
         **{f"{_PREFIX}.{name}": value for name, value in {**settings, **shared}.items()},
     }
+
+
+def tell_running_java(context: "SparkContext", settings: Mapping[str, str]) -> None:
+    """Tell the Java of `context` what the variables among these settings say.
+
+    A Java that was started before has the variables of then. Amazon's library looks at the properties of
+    these names first, which can be set in one that runs.
+    """
+    for variable, name in _PROPERTIES.items():
+        if value := settings.get(f"{EXECUTOR}{variable}"):
+            assert context._jvm is not None
+            context._jvm.java.lang.System.setProperty(name, value)
 
 
 def is_secret(setting: str) -> bool:

@@ -19,7 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.landing.spark import archive
-from pipelines.landing.spark.catalog import SECRET_NAMES, catalog_settings, is_secret, on_s3
+from pipelines.landing.spark.catalog import (
+    SECRET_NAMES,
+    catalog_settings,
+    is_secret,
+    on_s3,
+    tell_running_java,
+)
 from pipelines.landing.spark.java import OPTIONS_SETTING, has_own_options, require_java
 from pipelines.landing.spark.remote import (
     DEFAULT_MASTER,
@@ -285,6 +291,7 @@ class Engine:
         session: SparkSession = builder.getOrCreate()
         self._context = session.sparkContext
         self._context.setLogLevel("ERROR")
+        tell_running_java(self._context, conf)
         # What the builder has stands on Java's command line, for every user of the machine to read. Spark's
         # event log hides values of the names that the builder had, and of no others.
         for name in filter(is_secret, conf):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipelines.landing.spark.catalog import catalog_settings
+from pipelines.landing.spark.catalog import catalog_settings, tell_running_java
 from pipelines.landing.spark.session import JARS_VARIABLE, Engine
 from tests import needs
 from tests.backends.places import PLACES, Place, Servers, made
@@ -45,14 +45,14 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, servers: Servers) -> I
 def session_of(engine: Engine, place: Place) -> "SparkSession":
     """Another session of the shared Spark, with the place as its catalog `lake`."""
     session: SparkSession = engine.session.newSession()
-    # A Java that starts for a lake has these as variables; the shared one began for another.
-    for name in ("aws.requestChecksumCalculation", "aws.responseChecksumValidation"):
-        session._jvm.java.lang.System.setProperty(name, "when_required")  # type: ignore[union-attr]
     prefix = "spark.sql.catalog.lake."
     shared = [row["key"] for row in session.sql("SET").collect() if row["key"].startswith(prefix)]
     for name in shared:
         session.conf.unset(name)
-    for name, value in catalog_settings(place.direct).items():
+    told = catalog_settings(place.direct)
+    # The shared Java began for another lake.
+    tell_running_java(session.sparkContext, told)
+    for name, value in told.items():
         if name != "spark.sql.extensions":
             session.conf.set(name, value)
     return session

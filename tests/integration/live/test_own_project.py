@@ -15,7 +15,7 @@ from pipelines.cli.demo.sandbox import Sandbox
 from pipelines.landing.spark.session import installed_jars
 from sls_io.emulator import start
 from tests import needs
-from tests.snippets import ROOT, blocks
+from tests.snippets import READ, ROOT, blocks, snippet
 
 PAGE = (ROOT / "docs" / "own-project.md").read_text(encoding="utf-8")
 PACKED = ("sls_io", "pipelines", "dbt", "docs")
@@ -143,6 +143,10 @@ def test_the_demo_in_a_project_without_its_logstore_makes_its_own(shell: Shell) 
     jars_into(project)
     said = shell.typed(f"sls-lake init {project} >/dev/null; cd {project}; sls-lake demo --rows 500")
     assert "500 + 100 rows in the service, 600 in the table, each once" in said
+    # The README's way to read the table, in the folder that has var/demo.
+    (project / "read.py").write_text(snippet(READ))
+    read = shell.typed(f"cd {project}; python read.py")
+    assert "latency_ms" in read and len(read.splitlines()) == 6
     assert not [*(project / "lakehouse" / "defs").glob("*/defs.yaml")], "the project itself is as it was"
 
 
