@@ -1,7 +1,6 @@
 """What a project is found by, and what `init` writes; a whole one lands in `test_own_project`."""
 
 import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
@@ -48,7 +47,7 @@ def test_a_project_is_found_from_below_and_by_what_definitions_say(
     monkeypatch.chdir(one / "a" / "b")
     assert project_root() == one and defs_of(one) == one / "one" / "defs"
     assert home() == one / "var"
-    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.syspath_prepend(str(tmp_path))  # and taken back as it was, with what `use` adds
     use(two / "two")
     assert project() == of(two) and home() == two / "var"
     assert importlib.util.find_spec("two") is not None, "its package can be imported"

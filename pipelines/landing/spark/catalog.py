@@ -89,8 +89,7 @@ def tell_running_java(context: "SparkContext", settings: Mapping[str, str]) -> N
     """
     for variable, name in _PROPERTIES.items():
         if value := settings.get(f"{EXECUTOR}{variable}"):
-            assert context._jvm is not None
-            context._jvm.java.lang.System.setProperty(name, value)
+            context._jvm.java.lang.System.setProperty(name, value)  # type: ignore[union-attr]
 
 
 def is_secret(setting: str) -> bool:
