@@ -15,7 +15,7 @@ from real.made import make, removed
 from real.report import FAILED, Report
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import SlsError
-from sls_io.values.settings import Credentials
+from sls_io.values.settings import Credentials, provider_and_name
 from sls_io.wire.credentials import resolve
 
 INTERRUPTED = 130
@@ -117,8 +117,7 @@ def _agreed() -> bool:
 
 
 def _credentials(text: str) -> Credentials:
-    provider, _, name = text.partition(":")
-    return Credentials.model_validate({"provider": provider, "name": name})
+    return Credentials.model_validate(provider_and_name(text))
 
 
 def _options() -> argparse.Namespace:

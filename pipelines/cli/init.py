@@ -18,7 +18,6 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +27,7 @@ from rich.markup import escape
 
 import pipelines
 from pipelines.cli.output import Output, verb
+from pipelines.landing.defs_file import write_whole
 from pipelines.landing.table.home import MARKER, Project, of, use
 from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError
@@ -72,6 +72,7 @@ _MODELS: Final = '''\
 
 from pathlib import Path
 
+from pipelines.landing.defs_file import write_whole
 from pipelines.landing.table.home import use
 
 use(Path(__file__).parent)
@@ -155,15 +156,11 @@ def write_project(folder: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all: half of a file would be kept for a whole one by the next time."""
-    part = path.with_name(f".{path.name}.part")
+    """Half of a file would be kept for a whole one by the next time."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
+        write_whole(path, text)
     except OSError as error:
-        with suppress(OSError):
-            part.unlink()
         raise _unwritten(path, error) from error
 
 

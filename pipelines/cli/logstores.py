@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pipelines.landing.logstore import Logstore
 
 INIT = Call(("init", "DIR"), does="makes a project")
+_Entry = tuple[str, Path | str, Mapping[str, Any] | ConfigError]
 _OPTIONS = ("--logstore", "-l")
 
 
@@ -77,7 +78,7 @@ def defs_files(root: Path) -> list[Path]:
     return [] if found is None else sorted(found.defs.glob("*/defs.yaml"))
 
 
-def written(files: Sequence[Path]) -> "Iterator[tuple[str, Path | str, Mapping[str, Any] | ConfigError]]":
+def written(files: Sequence[Path]) -> "Iterator[_Entry]":
     """Each logstore that is set up: its name here; the file, and which one of many in it; its attributes as
     written, or what is wrong with the file. Each file is read once."""
     from pipelines.landing.defs_file import read_attributes
@@ -96,6 +97,21 @@ def written(files: Sequence[Path]) -> "Iterator[tuple[str, Path | str, Mapping[s
             continue
         for name, attributes in its.items():
             yield name, f"{path} ({name})", attributes
+
+
+def named(entries: "Iterable[_Entry]") -> "Iterator[tuple[str, Path | str]]":
+    """Of what `written` gives: the name that each logstore has in Dagster, the last part of its table, and
+    its place. A file that cannot be read is said by `check`, and by the verbs that mean it."""
+    from pipelines.landing.defs_file import filled
+
+    for _, place, attributes in entries:
+        if isinstance(attributes, ConfigError):
+            continue
+        try:
+            table = filled({"table": attributes.get("table")}, place)[0]["table"]
+        except ConfigError:
+            continue
+        yield str(table).rpartition(".")[2], place
 
 
 def _files(root: Path) -> dict[str, Path]:
@@ -202,15 +218,9 @@ def resolve_to_land(name: str | None) -> "Logstore":
     """As `resolve`, for verbs that bring rows or decide whose table it is. Raises ConfigError where two
     logstores of the project have this one's name, as `check` does: one of them would land in the other's
     table."""
-    from pipelines.landing.defs_file import filled
-
-    logstore, places = resolve(name), list[Path | str]()
-    for _, place, attributes in written(defs_files(project_root())):
-        # A file that cannot be read is said by `check`, and by the verbs that mean it.
-        with suppress(ConfigError):
-            if isinstance(attributes, Mapping):
-                table = filled({"table": attributes.get("table")}, place)[0]["table"]
-                places += [place] if str(table).rpartition(".")[2] == logstore.name else []
+    logstore = resolve(name)
+    its = named(written(defs_files(project_root())))
+    places = [place for each, place in its if each == logstore.name]
     if len(places) > 1:
         raise one_name(logstore.name, places[1], places[0])
     return logstore

@@ -6,7 +6,7 @@ Of a logstore that is set up already nothing is written: its columns are shown b
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -18,8 +18,9 @@ from rich.markup import escape
 from pipelines.cli.files.log_files import parse_file
 from pipelines.cli.files.packing import Counts
 from pipelines.cli.load import format_option, recognised
-from pipelines.cli.logstores import defs_files, defs_of, one_name, project_root, written
+from pipelines.cli.logstores import defs_files, defs_of, named, one_name, project_root, written
 from pipelines.cli.output import Output, verb
+from pipelines.landing.defs_file import write_whole
 from pipelines.landing.first_file import NO_COLUMNS, FirstLook, Named, ask, require_answer, text
 from pipelines.landing.logstore import checked
 from pipelines.landing.suggestion import SAMPLE_LOGS, Contents, Suggested, lines, suggested
@@ -71,16 +72,16 @@ def new(
 ) -> None:
     """Write the defs.yaml of the logstore NAME, with columns for the keys of its logs."""
     root = project_root()
-    defs, others = defs_of(root), {its: rest for its, *rest in written(defs_files(root))}
+    defs, others = defs_of(root), {entry[0]: entry for entry in written(defs_files(root))}
     if name in others:
-        _show_beside(output, name, others[name][1], source, format_name)
+        _show_beside(output, name, others[name][2], source, format_name)
         return
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{printable(name)!r} is no name of a folder: letters, digits, - and _, at most 63")
     project, _, logstore = place.partition("/")
     if place and not logstore:
         raise ConfigError(f"--in {printable(place)}: write PROJECT/LOGSTORE, as the service calls them")
-    named = Named.of(
+    asked = Named.of(
         name,
         endpoint=endpoint,
         project=project,
@@ -91,19 +92,21 @@ def new(
     )
     path = defs / name / "defs.yaml"
     # What is wrong with a name is said before anybody is asked.
-    _refuse_taken(checked(named.settings(start or _ANY_HOUR), path).name, path, others.values())
-    answer = ask(named, sample=source == LOGSTORE)
+    fresh = checked(asked.settings(start or _ANY_HOUR), path).name
+    if where := next((place for its, place in named(others.values()) if its == fresh), None):
+        raise one_name(fresh, path, where)
+    answer = ask(asked, sample=source == LOGSTORE)
     logs = _sampled(output, source, format_name, answer)
     keys = suggested(logs)
     begins, why = (start, "As it was asked for.") if start else (answer.start, answer.why)
-    write(path, named, begins, why, keys, len(logs))
-    output.say(f"wrote {path}: table {named.table}, history from {begins}. {why}")
+    write(path, asked, begins, why, keys, len(logs))
+    output.say(f"wrote {path}: table {asked.table}, history from {begins}. {why}")
     _show(output, keys, len(logs))
     _say_next(output, name, source)
     output.result(
         {
             "path": str(path),
-            "table": named.table,
+            "table": asked.table,
             "start": begins,
             "logs": len(logs),
             "shards": answer.shards,
@@ -113,22 +116,15 @@ def new(
     )
 
 
-def _refuse_taken(name: str, path: Path, others: Iterable[Sequence[Any]]) -> None:
-    """Raises ConfigError where another file has a logstore of this name already."""
-    for where, attributes in others:
-        if isinstance(attributes, Mapping) and str(attributes.get("table")).rpartition(".")[2] == name:
-            raise one_name(name, path, where)
-
-
-def write(path: Path, named: Named, start: str, why: str, keys: Sequence[Suggested], logs: int) -> None:
+def write(path: Path, asked: Named, start: str, why: str, keys: Sequence[Suggested], logs: int) -> None:
     """Write a defs.yaml that loads. Raises ConfigError for what would not, and then nothing is written."""
     if path.exists():
         raise ConfigError(f"{path} is there already, and is no logstore's: choose another name")
     columns = {key.key: key.type for key in keys if key.type}
-    checked({**named.settings(start), "columns": columns}, path)
+    checked({**asked.settings(start), "columns": columns}, path)
     path.parent.mkdir(parents=True, exist_ok=True)
     shown = lines(keys, logs) if keys else NO_COLUMNS
-    path.write_text(text(named, start, why, shown), encoding="utf-8")
+    write_whole(path, text(asked, start, why, shown))
 
 
 def _sampled(output: Output, source: str, format_name: str, answer: FirstLook) -> list[Contents]:

@@ -8,7 +8,7 @@ import click
 from rich.markup import escape
 
 from pipelines.cli.deciding import execute_option
-from pipelines.cli.logstores import defs_files, project_files, project_root, written
+from pipelines.cli.logstores import defs_files, named, project_files, project_root, written
 from pipelines.cli.output import Output, verb
 from pipelines.landing.defs_file import filled
 from pipelines.landing.hours import hour_text
@@ -119,11 +119,8 @@ def _refreshed(output: Output, path: Path, root: Path, *, execute: bool) -> dict
 
 def _refuse_taken(names: Collection[str], path: Path, root: Path) -> None:
     """Raises ConfigError where another file has a logstore of one of these names already."""
-    for _, place, attributes in written(defs_files(root)):
-        if isinstance(attributes, ConfigError) or str(place).startswith(str(path)):
-            continue
-        name = str(attributes.get("table", "")).rpartition(".")[2]
-        if name in names:
+    for name, place in named(written(defs_files(root))):
+        if name in names and not str(place).startswith(str(path)):
             raise ConfigError(
                 f"{path}: one of its logstores would land in a table {name!r}, and so does {place}: Dagster "
                 "tells logstores apart by the last part of `table`. Give it another `table` under "

@@ -11,6 +11,7 @@ number and an unset variable inside a text as `None`: the same file would be two
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,21 @@ def check_folder(folder: Path) -> None:
     for name in FILES:
         for path in sorted(folder.rglob(name)):
             read_documents(path)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file of a project. Raises OSError, and then the old one, or none, is there: half of a list, or
+    of a file of settings, would be taken for a whole one."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
 
 
 def _text(path: Path) -> str:

@@ -14,11 +14,12 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from pipelines.landing.defs_file import filled
+from pipelines.landing.hours import hour_text
 from pipelines.landing.suggestion import SAMPLE_LOGS, Contents
 from sls_io.decoding.decode import Decoder
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError, ServiceError, SlsError
-from sls_io.values.settings import Service
+from sls_io.values.settings import Service, provider_and_name
 from sls_io.values.shard import Head
 from sls_io.values.window import HOUR_S, Cursor
 from sls_io.wire.client import SlsClient
@@ -88,14 +89,13 @@ class Named:
         provider: str = "",
     ) -> "Named":
         """What is "" is taken from `name`, the folder of the file; `provider` may be PROVIDER:NAME."""
-        said = zip(("provider", "name"), provider.split(":", 1), strict=False)
         return Named(
             endpoint or ENDPOINT,
             project or "demo",
             logstore or name,
             group or "lake",
             table or f"bronze.{name.replace('-', '_').lower()}",
-            {key: value for key, value in said if value},
+            {key: value for key, value in provider_and_name(provider).items() if value},
         )
 
     @staticmethod
@@ -174,7 +174,9 @@ def ask(named: Named, *, sample: bool = False) -> FirstLook:
     except (SlsError, ValueError) as error:
         return _unasked(today, error)
     why = "The hour of the oldest log that the service had."
-    return FirstLook(_hour(oldest_s), why, shards=len(heads), retention_s=retention_s, logs=logs)
+    return FirstLook(
+        hour_text(int(oldest_s) // HOUR_S), why, shards=len(heads), retention_s=retention_s, logs=logs
+    )
 
 
 def _unasked(today: str, error: Exception) -> FirstLook:
@@ -190,10 +192,6 @@ def require_answer(answer: FirstLook) -> None:
             f"no logs to look at: {answer.trouble}. Nothing was written. With --from FILE the columns come "
             "from a file of such logs, and the service need not be there"
         )
-
-
-def _hour(moment_s: float) -> str:
-    return datetime.fromtimestamp(moment_s // HOUR_S * HOUR_S, UTC).strftime("%Y-%m-%d-%H:00")
 
 
 def _newest(client: SlsClient, heads: Sequence[Head]) -> Iterator[Contents]:

@@ -17,7 +17,6 @@ again, so one outage would take all logstores away; and the command line could n
 """
 
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -26,7 +25,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, field_validator
 
-from pipelines.landing.defs_file import read_attributes
+from pipelines.landing.defs_file import read_attributes, write_whole
 from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError, printable
 from sls_io.values.settings import Settings
@@ -155,17 +154,10 @@ def write_kept(folder: Path, kept: Mapping[str, str]) -> None:
     """Keep the list: the old one or the new one is there, whatever happens. Raises ConfigError."""
     path = folder / KEPT
     text = json.dumps({"logstores": {name: {"start": kept[name]} for name in sorted(kept)}}, indent=2) + "\n"
-    beside = path.with_name(f".{KEPT}.{os.getpid()}")
     try:
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        write_whole(path, text)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}; nothing was changed") from error
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _any(patterns: Iterable[str], name: str) -> bool:

@@ -75,6 +75,12 @@ class Credentials(Settings):
         return self
 
 
+def provider_and_name(text: str) -> dict[str, str]:
+    """The settings of `Credentials` out of PROVIDER or PROVIDER:NAME, for places where one word must do."""
+    provider, _, name = text.partition(":")
+    return {"provider": provider, "name": name}
+
+
 class Service(Settings):
     """One logstore: endpoint, project, logstore, and how to sign in.
 

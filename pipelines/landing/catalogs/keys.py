@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import get_args
 
 from sls_io.values.errors import ConfigError, printable
-from sls_io.values.settings import Credentials
+from sls_io.values.settings import Credentials, provider_and_name
 from sls_io.wire.keys import Keys
 
 KEYS_PROPERTY = "client.credentials-provider"
@@ -23,9 +23,8 @@ def keys_of(properties: Mapping[str, str]) -> Credentials | None:
     said = properties.get(KEYS_PROPERTY, "")
     if not said:
         return None
-    provider, _, name = said.partition(":")
     try:
-        return Credentials.model_validate({"provider": provider, "name": name})
+        return Credentials.model_validate(provider_and_name(said))
     except ValueError:
         known = ", ".join(get_args(Credentials.model_fields["provider"].annotation))
         raise ConfigError(
