@@ -23,7 +23,6 @@ from pipelines.landing.watch.vitals import vitals
 from sls_io.wire.client import Heads, SlsClient
 
 HOURS_SHOWN = 24
-_STATES = {"readwrite": "open", "readonly": "read-only"}
 
 
 @click.command("describe")
@@ -117,11 +116,7 @@ def _runway(facts: Vitals) -> Runway | None:
 
 
 def _state(view: ShardView) -> str:
-    if view.closed:
-        return "closed" if view.status != "readwrite" else "closed, and open in the service"
-    if view.paused:
-        return "paused"
-    return "suspect" if view.suspect_s or view.status == "gone" else _STATES[view.status]
+    return view.state + ", and open in the service" * (view.closed and view.status == "readwrite")
 
 
 def _left(one: ShardRunway | None) -> str:

@@ -59,6 +59,7 @@ VERBS: Final = {
     "land": ("pipelines.cli.land", "Land what is new and publish the checkpoints, without Dagster."),
     "backfill": ("pipelines.cli.backfill", "Land what hours lack, or replace them; moves no checkpoint."),
     "describe": ("pipelines.cli.describe", "Show every shard: state, holder, frontier, lag, runway."),
+    "metrics": ("pipelines.cli.metrics", "Serve what describe says as metrics for Prometheus."),
     "peek": ("pipelines.cli.peek", "Show some logs of a shard as the table would show them."),
     "verify": ("pipelines.cli.verify", "Prove gaps, holes, rows and sums, and each row there once."),
     "landings": ("pipelines.cli.landings", "Landings on their way: show, abort."),
@@ -75,7 +76,7 @@ VERBS: Final = {
     "dev": ("pipelines.cli.demo.dev", "Run emulator, producer and Dagster's page until Ctrl-C."),
 }
 """Each verb's module, and its line in the list of verbs, which imports none of them."""
-_OWN_NAMES: Final = {"dev", "dbt", "new"}
+_OWN_NAMES: Final = {"dev", "dbt", "metrics", "new"}
 """What they are given is a list of logstores, a name in the service, or not ours."""
 _OF_A_LOGSTORE: Final = {"doctor", "plan", "land", "describe", "verify", "windows"}
 """With no option but `--json` these verbs can be wrong about their logstore alone."""

@@ -41,6 +41,8 @@ from sls_io.values.shard import Head, Shard
 from sls_io.values.window import HOUR_S, Cursor
 from sls_io.wire.client import GroupCheckpoint, Heads, SlsClient
 
+_STATES = {"readwrite": "open", "readonly": "read-only"}
+
 
 @dataclass(frozen=True)
 class ShardView:
@@ -66,6 +68,15 @@ class ShardView:
     suspect_s: int = 0
     paused: bool = False
     consumers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def state(self) -> str:
+        """In one word: open, read-only, closed, paused, suspect."""
+        if self.closed:
+            return "closed"
+        if self.paused:
+            return "paused"
+        return "suspect" if self.suspect_s or self.status == "gone" else _STATES[self.status]
 
 
 @dataclass(frozen=True)
