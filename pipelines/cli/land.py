@@ -1,5 +1,6 @@
 """`sls-lake land`: one micro-batch without Dagster. `sls-lake plan` is its dry run."""
 
+import logging
 import re
 import socket
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, noise_into, span, verb
 from pipelines.cli.progress import Line
+from pipelines.landing import json_log
 from pipelines.landing.commit.effect import record
 from pipelines.landing.commit.standing import commits
 from pipelines.landing.logstore import Logstore
@@ -36,10 +38,15 @@ def land(output: Output, *, name: str | None) -> None:
     logstore = own_holder(resolve_to_land(name))
     engine = engine_here()
     notes: list[str] = []
+
+    def noted(note: str) -> None:
+        notes.append(note)
+        json_log.say(logging.WARNING, note)
+
     try:
         with (
             landing_line(output, f"land {logstore.name}", engine) as line,
-            Run(logstore, engine, mode="live", warn=notes.append, on_event=line.phase) as run,
+            Run(logstore, engine, mode="live", warn=noted, on_event=line.phase) as run,
             commits(logstore.table) as made,
         ):
             report = run.land()

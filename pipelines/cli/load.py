@@ -12,6 +12,7 @@ A file is read to its end before anything of it is sent. A load that still ends 
 stored and how to go on from there: later nothing tells a log that was sent twice from one that was sent once.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -36,6 +37,7 @@ from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED, facts, kind_of, sentence
 from pipelines.cli.output import Output, megabytes, verb
 from pipelines.cli.progress import Line
+from pipelines.landing import json_log
 from sls_io.emulator import Admin
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import ServiceError, SlsError, Throttled, TransportError
@@ -328,11 +330,16 @@ def _telling(progress: Line, counts: Counts, total: int | None) -> Callable[[int
     return moved
 
 
+def _err(text: str) -> None:
+    if not json_log.say(logging.WARNING, text):
+        print(text, file=sys.stderr)
+
+
 def recognised(path: Path, format_name: str) -> LogFile:
     """The file with its format; says it on stderr where nothing but plain text fits."""
     file = recognise(path, format_name)
     if file.doubt:
-        print(f"sls-lake: {file.doubt}", file=sys.stderr)
+        _err(f"sls-lake: {file.doubt}")
     return file
 
 
@@ -371,7 +378,7 @@ class LoadEnded(SlsError):
 def say_ending(output: Output, ending: Ending, error: BaseException) -> None:
     """Say how to go on; with `--json` the document holds the error, too. Raises LoadEnded but for Ctrl-C."""
     if not isinstance(error, Exception):
-        print(f"sls-lake: {ending.text}", file=sys.stderr)
+        _err(f"sls-lake: {ending.text}")
         return
     output.result(
         {

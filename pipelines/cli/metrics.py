@@ -1,5 +1,6 @@
 """`sls-lake metrics`: what `describe` and its findings say, for Prometheus."""
 
+import logging
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ from rich.markup import escape
 import pipelines
 from pipelines.cli.logstores import logstore_option, resolve_all
 from pipelines.cli.output import Output, verb
+from pipelines.landing import json_log
 from pipelines.landing.run.textfile import Families
 from pipelines.landing.watch.metrics import Exporter, alert_rules
 from sls_io.values.clock import SYSTEM_CLOCK
@@ -89,7 +91,8 @@ def metrics(
             exporter.look()
         except SlsError as error:
             # The moment of the newest look grows old, for which there is an alert.
-            click.echo(f"sls-lake metrics: {error}", err=True)
+            if not json_log.say(logging.ERROR, str(error)):
+                click.echo(f"sls-lake metrics: {error}", err=True)
 
 
 def _print(output: Output, what: str) -> None:

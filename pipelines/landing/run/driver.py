@@ -17,9 +17,10 @@ from typing import Any, Literal, Self
 
 from pyiceberg.table import Table
 
+from pipelines.landing import json_log
 from pipelines.landing.commit import publish
 from pipelines.landing.commit.freshness import Freshness, landing_timeout_s
-from pipelines.landing.ledger.epochs import Fenced
+from pipelines.landing.ledger.epochs import RUN_CHARS, Fenced
 from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.start import (
     asked_of,
@@ -308,6 +309,7 @@ class Run:
             if said := landing_beside(attempt.base, attempt.origin, self.logstore, since_s):
                 self._warn(said)
         self._attempt_begun = attempt
+        json_log.of_landing(attempt.id[:RUN_CHARS])
         fenced = self._fencing.read(attempt.base, attempt.origin.id, attempt.id, begun_s=self._bounds.begun_s)
         return protocol.LedgerRead(attempt.ledger, fenced=self._told(fenced))
 
