@@ -39,6 +39,7 @@ class Upkeep(dg.Config):
     steps              some of compact, manifests, expire, sweep, metadata; all when empty
     target_mb          size of files that small ones become (2^20 bytes)
     snapshots          how many are kept at most
+    keep_hours         younger ones are kept, however many they are
     manifests          more than these are written anew as few
     older_than_hours   younger files are never deleted; at least 24
     """
@@ -47,6 +48,7 @@ class Upkeep(dg.Config):
     steps: list[str] = []
     target_mb: int = TARGET_BYTES // _MIB
     snapshots: int = SNAPSHOTS_MAX
+    keep_hours: float = 0.0
     manifests: int = MANIFESTS_MAX
     older_than_hours: float = 24.0
 
@@ -72,6 +74,7 @@ def maintenance_job(logstore: Logstore, bronze: dg.AssetKey, prune: dg.OpDefinit
                 target_bytes=config.target_mb * _MIB,
                 manifests_max=config.manifests,
                 snapshots_max=config.snapshots,
+                keep_s=config.keep_hours * HOUR_S,
                 floor_s=config.older_than_hours * HOUR_S,
                 on_event=lambda event: context.log.info(f"maintenance: {event}"),
             )
