@@ -56,6 +56,7 @@ def describe(output: Output, *, name: str | None) -> None:
             "logstore": logstore.name,
             "transform": logstore.transform,
             "shards": [asdict(view) for view in views],
+            "ahead": [view.shard for view in views if view.ahead],
             "runway": asdict(left) | {"shortest_s": left.shortest_s} if (left := _runway(facts)) else None,
             "health": [asdict(found) for found in findings(facts, logstore)],
             "files": [asdict(hour) for hour in files],
@@ -92,6 +93,12 @@ def show(output: Output, logstore: Logstore, views: list[ShardView], facts: Vita
     output.records(rows, less=("frontier", "end", "checkpoint", "holder", "reached (UTC)"))
     for view in views:
         say_backlog(output, view.shard, view.backlog)
+    if ahead := [str(view.shard) for view in views if view.ahead]:
+        output.say(
+            f"[yellow]the table has been further[/]: published checkpoints of shards {', '.join(ahead)} are "
+            "ahead of it. An older copy was restored, or a person took landings back. Live runs go on from "
+            "the table, so nothing lands twice; what retention has taken by then they name as a gap"
+        )
     say_findings(output, findings(facts, logstore))
 
 

@@ -78,6 +78,12 @@ class ShardView:
             return "paused"
         return "suspect" if self.suspect_s or self.status == "gone" else _STATES[self.status]
 
+    @property
+    def ahead(self) -> bool:
+        """Whether a checkpoint was published that the table has not reached. A checkpoint follows its
+        landing, so the table has been further."""
+        return self.checkpoint is not None and self.frontier is not None and self.checkpoint > self.frontier
+
 
 @dataclass(frozen=True)
 class LandingView:
