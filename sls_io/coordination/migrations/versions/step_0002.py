@@ -17,6 +17,14 @@ def upgrade() -> None:
     was, its last sign of life."""
     if "update_time" not in {column["name"] for column in sa.inspect(op.get_bind()).get_columns(_TABLE)}:
         op.add_column(_TABLE, sa.Column("update_time", sa.BigInteger, nullable=False, server_default="0"))
+        if op.get_bind().dialect.name != "sqlite":  # which cannot alter a column, and keeps its default
+            op.alter_column(
+                _TABLE,
+                "update_time",
+                server_default=None,
+                existing_type=sa.BigInteger(),
+                existing_nullable=False,
+            )
     op.execute(f"UPDATE {_TABLE} SET update_time = create_time WHERE update_time = 0")
 
 
