@@ -15,7 +15,7 @@ from pipelines.landing import json_log
 from pipelines.landing.run.textfile import Families
 from pipelines.landing.watch.metrics import Exporter, alert_rules
 from sls_io.values.clock import SYSTEM_CLOCK
-from sls_io.values.errors import ConfigError, SlsError
+from sls_io.values.errors import ConfigError, SlsError, printable
 
 PORT = 9853
 DASHBOARD = Path(pipelines.__file__).parent / "template" / "deploy" / "grafana.json"
@@ -35,9 +35,9 @@ DASHBOARD = Path(pipelines.__file__).parent / "template" / "deploy" / "grafana.j
 @click.option(
     "--every",
     "every_s",
-    type=click.FloatRange(min=1.0),
+    type=click.IntRange(1, 86_400),
     metavar="SECONDS",
-    default=60.0,
+    default=60,
     show_default=True,
     help="Pause between two looks at table and service; a scrape has the newest one.",
 )
@@ -49,7 +49,7 @@ DASHBOARD = Path(pipelines.__file__).parent / "template" / "deploy" / "grafana.j
 )
 @verb
 def metrics(
-    output: Output, *, name: str | None, once: bool, host: str, port: int, every_s: float, printed: str | None
+    output: Output, *, name: str | None, once: bool, host: str, port: int, every_s: int, printed: str | None
 ) -> None:
     """Serve metrics of the logstores for Prometheus, at /metrics, until Ctrl-C.
 
@@ -78,9 +78,10 @@ def metrics(
     registry.register(exporter)
     try:
         server, _ = start_http_server(port, host, registry)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", "") or "that is no address"
         raise ConfigError(
-            f"nothing can listen at {host}:{port}: {error.strerror}; name another --port or --host"
+            f"nothing can listen at {printable(host)}:{port}: {why}; name another --port or --host"
         ) from error
     url = f"http://{host}:{server.server_port}/metrics"
     output.say(f"serving {url} until Ctrl-C")

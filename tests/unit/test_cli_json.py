@@ -28,7 +28,8 @@ attributes:
   start: 2026-11-20-00:00
 """
 OWN_WORLD = {
-    *(("emulator",), ("demo",), ("dev",), ("dbt",), ("stage",), ("check",), ("doctor",), ("init",), ("new",))
+    *(("emulator",), ("demo",), ("dev",), ("dbt",), ("stage",), ("check",), ("doctor",), ("init",), ("new",)),
+    ("metrics",),
 }
 """Verbs that start a world or a program of their own (doctor: Spark), or need no logstore that is set up."""
 READ_ONLY = [("verify",), ("plan",), ("describe",), ("windows",)]
