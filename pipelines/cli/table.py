@@ -17,7 +17,7 @@ from pipelines.landing.operations import reach
 from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.columns import plan_columns
 from pipelines.landing.operations.forget import plan_forget_before, plan_forget_where
-from pipelines.landing.operations.fresh_starts import At
+from pipelines.landing.contents.fresh_starts import At
 from pipelines.landing.operations.give_up import plan_give_up
 from pipelines.landing.operations.register import plan_register, plan_start_over
 from pipelines.landing.operations.relabel import plan_moved, plan_relabel

@@ -18,6 +18,7 @@ from pipelines.landing.ledger.newest_landing import added_entries, check_adds_up
 from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.start import (
     NO_GROUP_CODE,
+    begun,
     check_origin,
     check_reset,
     fill_only,
@@ -100,7 +101,8 @@ def refusal(logstore: Logstore, lake: Lake, client: SlsClient) -> str:
 
 
 def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
-    """What a live run that got every shard would do now, and why each shard waits."""
+    """What a live run that got every shard would do now, and why each shard waits: before the first landing, a
+    run after the one that fixes where each shard starts, which the same call does."""
     contract = Contract.from_columns(logstore.columns)
     ledger = read_ledger(logstore, lake, client)
     table = lake.load(logstore.table)
@@ -108,20 +110,23 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
         check_landable(contract, table.metadata, logstore.table, held_columns(table))
         check_adds_up(table, "nothing can be landed")
     until_s = int(client.now_s()) - logstore.budget.settle_s
-    if not ledger.started:
+    first, shards, unknown = not ledger.started, client.shards(), ""
+    if first:
         check_reset(logstore)
-        to_come = logstore.ahead(client.now_s())
-        wait = Wait(Why.AHEAD, to_come) if to_come else FIRST_START
-        waits = dict.fromkeys((s.id for s in client.shards()), wait)
         unknown = unknown_beside(facts(table), client.origin(), logstore) if table is not None else ""
-        return PlanReport(ledger.origin, logstore.table, True, until_s, waits=waits, unknown=unknown)
-    shards = client.shards()
+        to_come = logstore.ahead(client.now_s())
+        if to_come or (unknown and not logstore.shared):
+            wait = Wait(Why.AHEAD, to_come) if to_come else FIRST_START
+            waits = dict.fromkeys((s.id for s in shards), wait)
+            return PlanReport(ledger.origin, logstore.table, True, until_s, waits=waits, unknown=unknown)
+        ledger = begun(client, logstore, ledger)
     plan = upcoming(logstore, client, table, ledger, shards, shards, until_s=until_s)
     return PlanReport(
         origin=ledger.origin,
         table=logstore.table,
-        first_start=False,
+        first_start=first,
         until_s=until_s,
+        unknown=unknown,
         windows=tuple((p.window.shard, p.window.hour, p.window.begin, p.window.end) for p in plan.windows),
         closings=dict(plan.change.closings),
         gaps=gap_lines(plan),
