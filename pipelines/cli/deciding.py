@@ -6,7 +6,7 @@ shown; it is carried out where somebody said so, else the call that does it is n
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.markup import escape
@@ -17,10 +17,6 @@ from pipelines.cli.output import Output, cell, heading, verb
 from pipelines.cli.session import DRY_RUN
 from pipelines.landing.commit.decision import Decision, Finished, Tools
 from pipelines.landing.commit.effect import Effect
-
-if TYPE_CHECKING:
-    from pipelines.landing.table.lake import Lake
-    from sls_io.wire.client import SlsClient
 
 execute_option = click.option("--execute", is_flag=True, help="Do it; without this it is a dry run.")
 dry_run_option = click.option(DRY_RUN, is_flag=True, help="Say what would be done, and change nothing.")

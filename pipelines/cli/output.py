@@ -110,9 +110,7 @@ class Output:
         for note in notes:
             self.say(_STYLES[note.level].format(escape(note.text)))
 
-    def say_dry(
-        self, does: Call | None = None, *, loses: Sequence[str] = (), by: str = "--execute"
-    ) -> None:
+    def say_dry(self, does: Call | None = None, *, loses: Sequence[str] = (), by: str = "--execute") -> None:
         """Say that this was a dry run, and the call that does it, in the document `does_it` with what it
         `loses`: `does`, or the call as it was typed and `by`; "" for a verb that does it without."""
         call = calls.shown(does, session.logstore()) if does else session.typed_to_do_it(by)

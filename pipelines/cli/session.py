@@ -22,7 +22,7 @@ def typed() -> str:
 
 
 def typed_to_do_it(by: str) -> str:
-    """The running call as it was typed, not as a dry run and with the option `by`; "" when nobody typed it."""
+    """The running call as it was typed, no dry run and with the option `by`; "" when nobody typed it."""
     words = [word for word in shlex.split(typed()) if word != DRY_RUN]
     return shlex.join([*words, *filter(None, [by])]) if words else ""
 

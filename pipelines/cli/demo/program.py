@@ -22,9 +22,10 @@ from pipelines.cli.demo.spark_server import SparkServer, free_address
 from pipelines.cli.emulator_admin import stored
 from pipelines.cli.files.accesslog import generated
 from pipelines.cli.files.lines import Log
+from pipelines.cli.files.loading import oddities
 from pipelines.cli.files.log_files import AUTO, LogFile, count_records, parse_file
 from pipelines.cli.files.packing import GROUP_ROWS, Counts, Packer
-from pipelines.cli.load import create, format_option, oddities, put, put_over_hours, recognised
+from pipelines.cli.load import create, format_option, put, put_over_hours, recognised
 from pipelines.cli.logstores import resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, noise_into, verb

@@ -1,8 +1,8 @@
 """What a person decides, as data: what people are shown of it, what stands against it, and what does it.
 
-About a table it is `operation.Planned`, which one loop commits. A verb that decides about something else has a
-`Decision` of its own, and people and programs are told the same of it. Iceberg is not loaded here: a verb that
-needs none starts without.
+About a table it is `operation.Planned`, which one loop commits. A verb that decides about something else has
+a `Decision` of its own, and people and programs are told the same of it. Iceberg is not loaded here: a verb
+that needs none starts without.
 """
 
 from collections.abc import Callable, Mapping

@@ -101,8 +101,8 @@ def refusal(logstore: Logstore, lake: Lake, client: SlsClient) -> str:
 
 
 def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
-    """What a live run that got every shard would do now, and why each shard waits: before the first landing, a
-    run after the one that fixes where each shard starts, which the same call does."""
+    """What a live run that got every shard would do now, and why each shard waits. Before the first landing
+    it begins where the first start would."""
     contract = Contract.from_columns(logstore.columns)
     ledger = read_ledger(logstore, lake, client)
     table = lake.load(logstore.table)

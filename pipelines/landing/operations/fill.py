@@ -40,7 +40,7 @@ class FillWindow:
 
 @dataclass(frozen=True)
 class Filling(Effect):
-    """What `backfill` would land. `first_start`: nothing has landed yet; `waits`: why a shard has no window."""
+    """What `backfill` would land. `first_start`: nothing has landed yet; `waits`: why a shard has none."""
 
     WHAT = "{table}: what these hours lack lands; nothing leaves, and no checkpoint moves"
     QUIET = frozenset({"gaps"})
@@ -75,8 +75,8 @@ class PlannedFilling(Decision[Filling]):
 def plan_filling(
     lake: Lake, logstore: Logstore, client: SlsClient, hours: range, lacks: Collection[Lack] = ()
 ) -> PlannedFilling:
-    """What filling these receive hours (since 1970) would land, as far as one run's budget goes. `lacks`: what
-    of them cannot come; while there is any, nobody is told that nothing is missing.
+    """What filling these receive hours (since 1970) would land, as far as one run's budget goes. `lacks`:
+    what of them cannot come; while there is any, nobody is told that nothing is missing.
 
     Raises as the run would: for a table that cannot be landed in, and for rows that lie in other hours.
     """
