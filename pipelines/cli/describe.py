@@ -86,11 +86,13 @@ def show(output: Output, logstore: Logstore, views: list[ShardView], facts: Vita
             "rows": view.rows,
             "reached_s": view.reached_s,
             "lag": span(view.lag_s),
+            "behind_bytes": view.behind_bytes,
             "runway": _left(runways.get(view.shard)),
+            "snapshot": view.snapshot_id,
         }
         for view in views
     ]
-    output.records(rows, less=("frontier", "end", "checkpoint", "holder", "reached (UTC)"))
+    output.records(rows, less=("snapshot", "frontier", "end", "checkpoint", "holder", "reached (UTC)"))
     for view in views:
         say_backlog(output, view.shard, view.backlog)
     say_findings(output, findings(facts, logstore))

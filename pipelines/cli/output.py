@@ -65,6 +65,7 @@ _HEADINGS = {
     "hour": "receive hour",
     "hours": "receive hours",
     "file_bytes": "size",
+    "behind_bytes": "behind",
     "at_s": "landed (UTC)",
     "first_s": "first file (UTC)",
     "last_s": "last file (UTC)",

@@ -50,7 +50,9 @@ class ShardView:
     `reached_s` is the receive time up to which the table has it; `lag_s` counts from there to the
     service's now, 0 for a closed or drained shard. `backlog` is None where nothing waits or is known.
     `suspect_s`: since when the service says that it is gone, unix seconds; 0: it does not. `paused`: somebody
-    paused it. `consumers` says who is how far with it, where leases tell.
+    paused it. `consumers` says who is how far with it, where leases tell. `behind_bytes`: raw bytes that
+    wait, about, 0 where nothing does, None where nobody knows. `snapshot_id`: the newest one with rows of it,
+    None where the table's history has none.
     """
 
     shard: int
@@ -67,6 +69,8 @@ class ShardView:
     suspect_s: int = 0
     paused: bool = False
     consumers: Mapping[str, str] = field(default_factory=dict)
+    behind_bytes: int | None = None
+    snapshot_id: int | None = None
 
 
 @dataclass(frozen=True)
@@ -209,15 +213,31 @@ def describe(
         views = [*pool.map(view, sorted({*listed, *ledger.shards}))]
     quota = logstore.budget.shard_mb_per_s
     paused = facts(table).paused_of(ledger.origin) if table is not None else frozenset[int]()
+    newest = _newest_snapshots(table, ledger) if table is not None else {}
+    backlogs = {v.shard: backlog_of(rates.get(v.shard), v.lag_s, quota) for v in views}
     return [
         replace(
             v,
-            backlog=backlog_of(rates.get(v.shard), v.lag_s, quota),
+            backlog=(backlog := backlogs[v.shard]),
+            behind_bytes=backlog.raw_bytes if backlog else 0 if v.lag_s == 0 else None,
+            snapshot_id=newest.get(v.shard),
             paused=v.shard in paused,
             consumers=dict(group.consumers.get(v.shard, {})),
         )
         for v in views
     ]
+
+
+def _newest_snapshots(table: Table, ledger: Ledger) -> Mapping[int, int]:
+    """Shard -> the newest snapshot that brought a window of it."""
+    found: dict[int, int] = {}
+    for snapshot in ancestry(table):
+        origin, windows = windows_of(snapshot)
+        for shard in {x.window.shard for x in windows} if origin == ledger.origin else ():
+            found.setdefault(shard, snapshot.snapshot_id)
+        if found.keys() >= ledger.shards.keys():
+            break
+    return found
 
 
 def landings(logstore: Logstore, lake: Lake) -> list[LandingView]:
