@@ -3,13 +3,15 @@
 import ast
 import os
 import re
+import runpy
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from pipelines.cli.main import VERBS
+from pipelines.cli.main import EXIT_USAGE, VERBS
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.refusals import Refusals
 from sls_io.values.clock import SYSTEM_CLOCK
@@ -91,6 +93,20 @@ def test_an_example_is_short_says_how_to_run_it_and_uses_public_names(example: P
     assert f"    python examples/{example.name} " in (ast.get_docstring(ast.parse(text)) or "")
     assert f"](../examples/{example.name})" in REFERENCE
     assert not re.search(r"^\s*(?:from|import) sls_io\.", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_without_arguments_and_asked_for_help_says_how_it_is_run(
+    example: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments, code in (([], EXIT_USAGE), (["--help"], 0)):
+        monkeypatch.setattr(sys, "argv", [example.name, *arguments])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(example), run_name="__main__")
+        assert ended.value.code == code
+        said = capsys.readouterr()
+        assert f"usage: {example.name}" in (said.out or said.err)
+        assert f"python examples/{example.name} " in said.out or arguments == []
 
 
 def test_every_file_the_map_names_is_there() -> None:
