@@ -153,6 +153,22 @@ def test_a_java_home_that_is_none_is_named_with_its_cure() -> None:
     assert "JAVA_HOME is /nonexistent" in found.stderr and "unset JAVA_HOME" in found.stderr
 
 
+def test_an_index_that_nobody_answers_for_is_one_sentence_and_nothing_is_installed() -> None:
+    """By the real uv and pip of this environment."""
+    nobody = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0", "UV_HTTP_RETRIES": "0"}
+    found = subprocess.run(
+        ["sh", ".ci/install", str(Path(sys.executable).parent), "no-such-package-of-ours"],
+        cwd=ROOT,
+        env={**os.environ, **nobody, "PIP_FIND_LINKS": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    last = found.stderr.splitlines()[-1]
+    assert found.returncode == 1
+    assert last.startswith("The packages are not installed: the package index cannot be reached"), last
+
+
 def test_make_alone_lists_the_verbs() -> None:
     said = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     verbs = [line.split()[1] for line in said.splitlines()]
