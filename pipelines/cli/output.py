@@ -31,7 +31,7 @@ from rich.table import Table
 
 from pipelines.cli import session
 from pipelines.cli.progress import Line, line
-from pipelines.cli.session import DRY_RUN
+from pipelines.cli.session import DRY_RUN, SAID, UNWRITTEN
 from pipelines.landing.commit.effect import Note
 from pipelines.landing.hours import hour_text, hours_text
 from pipelines.landing.table import calls
@@ -39,8 +39,6 @@ from sls_io.values.cures import Call, Cure
 from sls_io.values.deadline import Deadline
 
 WIDTH_WITHOUT_TERMINAL = 100_000
-SAID, UNWRITTEN = "said", "unwritten"
-"""Set in click's object once a verb has printed its JSON document: an error after it prints no other."""
 NUMBER_MAX = 2**53 - 1
 """The largest integer that every reader of JSON has exactly."""
 LONG = frozenset(

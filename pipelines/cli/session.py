@@ -4,6 +4,9 @@ import shlex
 
 import click
 
+SAID, UNWRITTEN = "said", "unwritten"
+"""Set in click's object once a verb has printed its JSON document: an error after it prints no other; and
+where standard output could not be written."""
 DRY_RUN = "--dry-run"
 """The option of verbs that do at once what they are asked for."""
 LOGSTORE, TYPED, SETTINGS = "logstore", "typed", "settings"
