@@ -58,7 +58,7 @@ def describe(output: Output, *, name: str | None) -> None:
             "transform": logstore.transform,
             "shards": [asdict(view) for view in views],
             "runway": asdict(left) | {"shortest_s": left.shortest_s} if (left := _runway(facts)) else None,
-            "health": [asdict(found) for found in findings(facts, logstore)],
+            "health": [found.document(logstore.option) for found in findings(facts, logstore)],
             "files": [asdict(hour) for hour in files],
             "refused": refused,
         }
