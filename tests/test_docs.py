@@ -1,9 +1,9 @@
 """What the pages say is tried: examples load, named files and verbs exist, none is forgotten."""
 
 import ast
+import json
 import os
 import re
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -95,18 +95,31 @@ def test_an_example_is_short_says_how_to_run_it_and_uses_public_names(example: P
     assert not re.search(r"^\s*(?:from|import) sls_io\.", text, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_without_arguments_and_asked_for_help_says_how_it_is_run(
-    example: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for arguments, code in (([], EXIT_USAGE), (["--help"], 0)):
-        monkeypatch.setattr(sys, "argv", [example.name, *arguments])
-        with pytest.raises(SystemExit) as ended:
-            runpy.run_path(str(example), run_name="__main__")
-        assert ended.value.code == code
-        said = capsys.readouterr()
-        assert f"usage: {example.name}" in (said.out or said.err)
-        assert f"python examples/{example.name} " in said.out or arguments == []
+_RUN_EACH = """
+import contextlib, io, json, runpy, sys
+said = {}
+for path in sys.argv[1:]:
+    for arguments in ([], ["--help"]):
+        sys.argv, shown = [path, *arguments], io.StringIO()
+        with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
+            try:
+                runpy.run_path(path, run_name="__main__")
+            except SystemExit as ended:
+                said[" ".join([path, *arguments])] = [ended.code, shown.getvalue()]
+print(json.dumps(said))
+"""
+
+
+def test_an_example_without_arguments_and_asked_for_help_says_how_it_is_run() -> None:
+    paths = [str(path.relative_to(ROOT)) for path in EXAMPLES]
+    done = subprocess.run(
+        [sys.executable, "-c", _RUN_EACH, *paths], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    said = json.loads(done.stdout)
+    for path in paths:
+        (wrong, usage), (right, whole) = said[path], said[f"{path} --help"]
+        assert (wrong, right) == (EXIT_USAGE, 0)
+        assert f"usage: {Path(path).name}" in usage and f"python {path} " in whole
 
 
 def test_every_file_the_map_names_is_there() -> None:
