@@ -55,7 +55,7 @@ def land(output: Output, *, name: str | None) -> None:
     output.result(
         {
             **asdict(report),
-            "health": [asdict(found) for found in findings(facts, logstore)],
+            "health": [found.document(logstore.option) for found in findings(facts, logstore)],
             "problems": list(verdict.problems),
             "notes": [*notes, *filter(None, [report.came_to_nothing])],
             "checkpoints": [asdict(point) for point in checkpoints],

@@ -223,8 +223,8 @@ def test_rows_with_errors_turn_the_check_yellow_then_red_and_it_says_why_and_wha
     assert errors.passed is (severity is None) and not errors.blocking
     assert str(errors.description).startswith(f"{wrong}.0% of 100 rows of {hour} have an error")
     assert errors.metadata["error rows"].value == wrong
-    assert "WHERE __error__ IS NOT NULL" in str(errors.metadata["see"].value)
-    cure = str(errors.metadata["mend once columns fit"].value)
+    assert "WHERE __error__ IS NOT NULL" in str(errors.metadata["by hand"].value)
+    cure = str(errors.metadata["mends them once columns fit"].value)
     assert (
         cure == f"sls-lake backfill --mode errors --local --from {hour} --to {hour} -l access_logs --execute"
     )
