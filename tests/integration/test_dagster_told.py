@@ -135,13 +135,14 @@ def test_hours_of_a_run_that_ended_right_behind_its_commit_are_told_by_the_next(
     catalog.down = False
     landed = str(page.world.table.metadata.current_snapshot_id)
     assert not died.success and hours(died) == {} and f"snapshot {landed} of" in why(died)
-    assert status(page, HOUR0 + 2, HOUR0 + 3) == [AssetPartitionStatus.FAILED] * 2
+    assert status(page, HOUR0 + 2, HOUR0 + 4) == [None, AssetPartitionStatus.FAILED], "the open hour alone"
     following = page.land()
     assert following.success
-    assert status(page, HOUR0 + 2, HOUR0 + 3) == [AssetPartitionStatus.MATERIALIZED] * 2
+    assert status(page, HOUR0 + 2, HOUR0 + 3, HOUR0 + 4) == [AssetPartitionStatus.MATERIALIZED] * 3
     assert {h: m["rows"].value for h, m in hours(following).items()} == {
         hour_key(HOUR0 + 2): 10,
         hour_key(HOUR0 + 3): 0,
+        hour_key(HOUR0 + 4): 0,
     }
     assert [version(page, hour) for hour in (HOUR0 + 2, HOUR0 + 3)] == [landed] * 2
     assert hours(page.land()) == {}, "nothing is told twice"
@@ -227,7 +228,7 @@ def test_hours_of_a_run_that_died_are_told_behind_a_maintenance_of_more_commits_
     catalog.down = False
     landed = str(page.world.table.metadata.current_snapshot_id)
     tidy(page, COMMITS_MAX)
-    assert set(hours(page.land())) == {hour_key(HOUR0 + 2), hour_key(HOUR0 + 3)}
+    assert set(hours(page.land())) == {hour_key(HOUR0 + hour) for hour in (2, 3, 4)}
     assert version(page, HOUR0 + 2) == landed
 
 

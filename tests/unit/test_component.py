@@ -143,7 +143,7 @@ def test_no_job_that_can_be_backfilled_carries_the_live_tag_so_no_backfill_can_c
 
 def test_a_run_now_is_what_a_tick_asks_for_but_for_the_hours() -> None:
     tags = definitions(ATTRIBUTES).resolve_job_def("access_logs_now").tags
-    ticked = live_tags(logstore(), 5, 6)
+    ticked = live_tags(logstore(), 5)
     assert {n: v for n, v in ticked.items() if n not in (RANGE_START_TAG, RANGE_END_TAG)} == {**tags}
 
 
@@ -175,7 +175,7 @@ def test_an_unset_endpoint_loads_and_is_named_as_soon_as_something_runs(
     defs = definitions({**ATTRIBUTES, "service": service})
     with instance_for_test() as instance:
         result = defs.resolve_job_def("access_logs_microbatch").execute_in_process(
-            instance=instance, tags=live_tags(logstore(), *2 * [logstore().start_hour]), raise_on_error=False
+            instance=instance, tags=live_tags(logstore(), logstore().start_hour), raise_on_error=False
         )
         failure = next(e for e in result.all_events if e.is_step_failure).step_failure_data
         assert failure.user_failure_data is not None
@@ -279,7 +279,7 @@ def test_a_live_backfill_fails_with_one_sentence_and_is_not_retried(lake_home: P
             assets_of(logstore()),
             instance=instance,
             resources={RESOURCE_KEY: SPARK},
-            tags={**live_tags(logstore(), *2 * [logstore().start_hour]), BACKFILL_TAG: "b"},
+            tags={**live_tags(logstore(), logstore().start_hour), BACKFILL_TAG: "b"},
             raise_on_error=False,
         )
         failure = next(e for e in result.all_events if e.is_step_failure).step_failure_data

@@ -290,7 +290,8 @@ def _table(
         tell = context.instance.report_runless_asset_event if alone else context.log_event
         for event in told_by_landing(logstore, context.instance, seen(), gaps):
             tell(event)
-        yield from _told(context, checks.proven_before(context.instance, logstore), tell)
+        proven = checks.proven_by_landing(context.instance, logstore, lake, landed=mode == LIVE and not fails)
+        yield from _told(context, proven, tell)
 
     try:
         if mode in (LIVE, FILL):

@@ -108,7 +108,9 @@ def late_hour(
         "rows": dg.MetadataValue.int(sum(x.rows for x in landed)),
         "MB": _short(sum(x.raw_bytes for x in landed) / MB),
         "snapshot": dg.MetadataValue.text(str(snapshot)),
-        "told": dg.MetadataValue.text("late: whoever landed it ended before it said so, or was not Dagster"),
+        "told": dg.MetadataValue.text(
+            "late: the landing's own run ended before, had more to tell, or was not Dagster's"
+        ),
     }
     return values | _held(rows_in_table, errors)
 

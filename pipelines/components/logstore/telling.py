@@ -9,16 +9,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import dagster as dg
+from pyiceberg.table import Table
 
 from pipelines.components.logstore import metadata
-from pipelines.components.logstore.schedule import hour_key
+from pipelines.components.logstore.schedule import CLAIMS_TAG, hour_key
 from pipelines.landing.inspection.brought import Brought, brought
 from pipelines.landing.inspection.describe import hour_rows
 from pipelines.landing.inspection.error_rows import HourErrors
+from pipelines.landing.ledger.state import facts
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import LandingReport
 from pipelines.landing.table.lake import Lake
+from sls_io.values.window import HOUR_S
 
 LATE_MAX = 100
 """Hours that a run tells beside those with rows of its own: an event costs some milliseconds, and a table
@@ -53,7 +56,8 @@ def untold(
     as unknown is told as it is, however old the commits are that brought it.
     """
     table = lake.load(logstore.table)
-    commits = [*brought(table, report.origin)] if table is not None else []
+    since = _begin(logstore, table, report.origin) if table is not None else None
+    commits = [*brought(table, report.origin, since)] if table is not None else []
     once = _unknown_once(instance, bronze)
     told = versions_told(instance, bronze, once.union(*(each.hours for each in commits)))
     newer = _newer_than_told(told, commits)
@@ -66,7 +70,7 @@ def untold(
     others = started - (emptied - unknown) - set(report.hours)
     # Those with rows first: a run after a long pause passes thousands of empty hours.
     chosen = sorted(others, key=lambda h: (h not in full | unknown, h))[:LATE_MAX]
-    hours = frozenset({*report.hours, *chosen})
+    hours = frozenset({*report.hours, *chosen, *_left_red(instance, logstore, report)})
     # What no commit in reach has changed is as the newest of them left it.
     newest = dict.fromkeys(unknown, commits[0].snapshot_id) if commits else {}
     versions = newest | {hour: found[0].snapshot_id for hour, found in newer.items()}
@@ -76,6 +80,22 @@ def untold(
         {hour: versions[hour] for hour in hours if hour in versions},
         len(others) - len(chosen),
     )
+
+
+def _left_red(instance: dg.DagsterInstance, logstore: Logstore, report: LandingReport) -> list[int]:
+    """The open hour, where the live run before this one failed: it named the hour, which stays red on the
+    page until somebody tells of it, and an hour without logs is passed only at its end."""
+    runs = instance.get_runs(dg.RunsFilter(tags={CLAIMS_TAG: logstore.name}), limit=2)
+    return [report.until_s // HOUR_S] if len(runs) == 2 and not runs[1].is_success else []
+
+
+def _begin(logstore: Logstore, table: Table, origin: str) -> int | None:
+    """The first hour of a history that has all that the service had: older ones hold nothing, now and later.
+    None where a policy skipped logs that were there; somebody may ask for these hours."""
+    if logstore.reset_ages or logstore.reset in ("latest", "group"):
+        return None
+    asked_s = facts(table).asked.get(origin)
+    return None if asked_s is None else max(asked_s, logstore.start_s) // HOUR_S
 
 
 def _windows_of(hour: int, commits: Iterable[Brought]) -> list[Landed]:
