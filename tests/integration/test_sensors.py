@@ -18,7 +18,7 @@ from pipelines.components.logstore.schedule import (
     live_request,
 )
 from pipelines.components.logstore.sensors.sealed import sealed_condition, sealed_key
-from pipelines.components.logstore.sensors.topology import shards_key
+from pipelines.components.logstore.sensors.topology import LANDED, OPEN, shards_key
 from pipelines.components.logstore.telling import LATE_MAX
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.operations.adopt import plan_adopt
@@ -41,6 +41,11 @@ def by_shard(seen: dg.AssetObservation) -> list[dict[str, Any]]:
     table = seen.metadata["by shard"]
     assert isinstance(table, dg.TableMetadataValue)
     return [dict(record.data) for record in table.records]
+
+
+def states(site: Site) -> list[tuple[str | None, str]]:
+    """What was told of each shard, oldest first."""
+    return [(shard, m["state"].value) for shard, m in site.materialized(shards_key(site.logstore))]
 
 
 # --- topology ------------------------------------------------------------------------------------------
@@ -92,7 +97,7 @@ def test_a_split_is_followed_from_the_tick_to_the_drain_and_the_childrens_landin
     assert site.world.ledger.shards[0].closed and 2 not in site.world.ledger.shards
     told = site.tick("demand")
     assert [e.partition for e in told.asset_events] == ["0"] and not told.run_requests
-    assert [p for p, _ in site.materialized(shards_key(site.logstore))] == ["0"]
+    assert states(site) == [("0", OPEN), ("1", OPEN), ("2", OPEN), ("3", OPEN), ("0", LANDED)]
     assert site.launch(drain, "microbatch").success, "what the schedule asks for next"
     assert {2, 3} <= set(site.world.ledger.shards)
     site.world.assert_each_log_once()
@@ -134,7 +139,7 @@ def test_shards_of_a_logstore_made_anew_do_not_stand_as_landed_by_their_numbers(
     split(site)
     site.world.land()
     site.tick("demand")
-    assert [p for p, _ in site.materialized(shards_key(site.logstore))] == ["0"]
+    assert ("0", LANDED) in states(site)
     with site.world.client as client:
         client.transport.delete_logstore(PROJECT, site.name)
         site.world.emulator.admin.advance(10)
@@ -143,7 +148,7 @@ def test_shards_of_a_logstore_made_anew_do_not_stand_as_landed_by_their_numbers(
         execute(site.world.lake, plan)
     answer = site.tick("demand")
     assert "made anew" in str(observed(answer)[0].description)
-    assert not site.instance.get_materialized_partitions(shards_key(site.logstore))
+    assert states(site) == [("0", OPEN), ("1", OPEN)]
 
 
 def test_two_merged_shards_are_drained_by_one_run(make_site: MakeSite) -> None:

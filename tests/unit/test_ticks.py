@@ -12,8 +12,7 @@ from pipelines.components.logstore.schedule import (
     CLAIMS_TAG,
     MAX_RUNTIME_TAG,
     MODE_TAG,
-    RANGE_END_TAG,
-    RANGE_START_TAG,
+    PARTITION_TAG,
     busy_run,
     decide,
     hour_of_key,
@@ -40,7 +39,7 @@ __all__ = ["lake_home"]
 def test_a_tick_names_the_open_hour_alone(start: str, now: str, hour: str) -> None:
     decision = decide(logstore(start=start), now_s=at(now), busy=None)
     assert isinstance(decision, dg.RunRequest)
-    assert (decision.tags[RANGE_START_TAG], decision.tags[RANGE_END_TAG]) == (hour, hour)
+    assert decision.tags[PARTITION_TAG] == hour
     assert decision.tags[MODE_TAG] == "live"
     assert decision.tags[CLAIMS_TAG] == "access_logs"
     assert int(decision.tags[MAX_RUNTIME_TAG]) > logstore().budget.seconds_max
@@ -85,7 +84,7 @@ def test_a_tick_of_days_ago_asks_for_the_hour_that_is_open_now(lake_home: Path) 
     with instance_for_test() as instance:
         decision = tick(instance)
     assert isinstance(decision, dg.RunRequest)
-    hour = hour_of_key(decision.tags[RANGE_START_TAG])
+    hour = hour_of_key(decision.tags[PARTITION_TAG])
     assert hour >= int(now_s - logstore().budget.settle_s) // 3600
 
 

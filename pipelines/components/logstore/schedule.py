@@ -24,6 +24,7 @@ KEY_FORMAT = "%Y-%m-%d-%H:%M"
 MODE_TAG = "sls/mode"
 CLAIMS_TAG = "sls/claims"
 BACKFILL_TAG = "dagster/backfill"
+PARTITION_TAG = "dagster/partition"
 RANGE_START_TAG = "dagster/asset_partition_range_start"
 RANGE_END_TAG = "dagster/asset_partition_range_end"
 PRIORITY_TAG = "dagster/priority"
@@ -55,7 +56,7 @@ def max_runtime_s(logstore: Logstore) -> int:
 
 def live_tags(logstore: Logstore, hour: int) -> dict[str, str]:
     """Run tags of a live micro-batch that shows this hour as in progress."""
-    return {RANGE_START_TAG: hour_key(hour), RANGE_END_TAG: hour_key(hour), **claiming_tags(logstore)}
+    return {PARTITION_TAG: hour_key(hour), **claiming_tags(logstore)}
 
 
 def claiming_tags(logstore: Logstore) -> dict[str, str]:

@@ -157,8 +157,9 @@ def hour_events(
     errors: Mapping[int, HourErrors] | None = None,
     also: metadata.Metadata | None = None,
 ) -> Iterator[dg.AssetMaterialization]:
-    """One event per hour, oldest first, with the hour's own numbers and windows; `also` goes to all."""
+    """One event per hour, oldest first, with its own numbers and windows; `also` goes to the newest."""
     bronze = dg.AssetKey(["bronze", logstore.name])
+    newest = max(news.hours, default=None)
     for hour in sorted(news.hours):
         version = news.versions.get(hour, report.snapshot_id)
         landed = news.windows.get(hour, ())
@@ -170,6 +171,6 @@ def hour_events(
         yield dg.AssetMaterialization(
             bronze,
             partition=hour_key(hour),
-            metadata={**numbers, **metadata.windows(landed), **(also or {})},
+            metadata={**numbers, **metadata.windows(landed), **((also or {}) if hour == newest else {})},
             tags=metadata.version_tags(news.told.get(hour) if version is None else version),
         )

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePath
+from typing import Any
 
 import pytest
 
@@ -193,9 +194,13 @@ def test_a_split_is_seen_by_the_sensor_drained_by_its_run_and_told_by_the_daemon
     assert site.server.ended(drain["runId"]) == "SUCCESS", site.server.failures(drain["runId"])
     assert world.ledger.shards[0].closed
     shards = PurePath("sls/access_logs_shards")
-    (told,) = site.server.wait("shard 0", lambda: site.server.materializations(shards))
-    assert told["partition"] == "0"
+    told = site.server.wait("shard 0", lambda: landed_shards(site, shards))
+    assert [each["partition"] for each in told] == ["0"]
     assert len(site.server.runs(tag)) == 1, "later ticks ask for nothing"
+
+
+def landed_shards(site: Site, shards: PurePath) -> list[dict[str, Any]]:
+    return [e for e in site.server.materializations(shards) if e["metadata"]["state"] == "landed"]
 
 
 # --- cut in the middle ---------------------------------------------------------------------------
