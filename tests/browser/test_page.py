@@ -60,13 +60,15 @@ def test_one_batch_now_shows_hours_plots_and_checks(me: Person, site: Site) -> N
     me.run_now("access_logs_now")
     hour = site.first_hour + HOURS // 2
     me.open(f"assets/bronze/access_logs?view=partitions&partition={hour_key(hour)}", "rows with errors")
-    me.sees(f"Materialized ({HOURS})")
+    me.sees(f"Materialized ({HOURS + 1})")
+    me.sees("Missing (0)")
     rows = me.page.get_by_role("row", name=re.compile("^rows "))
     expect(rows.first).to_contain_text(str(rows_of(hour)))
     me.keep("hours")
     me.open("assets/bronze/access_logs", "Latest check results")
     me.press("Plots")
     me.sees("lag (s)")
+    me.keep("plots")
     me.check("bronze/access_logs", "reconciled", "Passed")
     # The button leaves these checks out of its run: they must be told all the same.
     expect(me.page.get_by_text("Not Evaluated")).to_have_count(0)
@@ -131,3 +133,6 @@ def test_a_split_is_followed_from_the_tick_of_the_sensor_to_the_drain_run(me: Pe
     me.run_succeeds()
     assert world.ledger.shards[0].closed
     me.open("assets/sls/shop_logstore?view=events", "shard 0 was split into shards 2, 3")
+    me.open("assets/sls/shop_shards?view=partitions&partition=2", "Shard 2 is open: it takes logs")
+    me.sees("Missing (0)")
+    me.keep("shards")

@@ -38,13 +38,14 @@ _ASKED_MAX = 10_000
 class News:
     """Hours to tell, what was pulled of them, and the newest commit that changed each, where that is known.
     `left`: how many more are left for the next run. `told`: the data version that each has by now; it stays
-    where no commit is behind the event."""
+    where no commit is behind the event. `open`: the hour of them that goes on and has no new rows."""
 
     hours: frozenset[int]
     windows: Mapping[int, Sequence[Landed]] = field(default_factory=dict)
     versions: Mapping[int, int] = field(default_factory=dict)
     left: int = 0
     told: Mapping[int, str] = field(default_factory=dict)
+    open: int | None = None
 
 
 def untold(
@@ -53,13 +54,15 @@ def untold(
     """What a live run has to tell: hours with rows of its own, and what the table says that others left.
 
     An hour whose rows have left since (an undo) is not told: nothing is there to look at. One that a run left
-    as unknown is told as it is, however old the commits are that brought it.
+    as unknown is told as it is, however old the commits are that brought it. The open hour is told once
+    without rows, too: the page would count it as missing until its first log.
     """
     table = lake.load(logstore.table)
     since = _begin(logstore, table, report.origin) if table is not None else None
     commits = [*brought(table, report.origin, since)] if table is not None else []
     once = _unknown_once(instance, bronze)
-    told = versions_told(instance, bronze, once.union(*(each.hours for each in commits)))
+    last = report.until_s // HOUR_S
+    told = versions_told(instance, bronze, once.union({last}, *(each.hours for each in commits)))
     newer = _newer_than_told(told, commits)
     unknown = {hour for hour in once if told.get(hour, "").startswith(metadata.UNKNOWN)}
     windows = {hour: _windows_of(hour, found) for hour, found in newer.items()}
@@ -70,23 +73,26 @@ def untold(
     others = started - (emptied - unknown) - set(report.hours)
     # Those with rows first: a run after a long pause passes thousands of empty hours.
     chosen = sorted(others, key=lambda h: (h not in full | unknown, h))[:LATE_MAX]
-    hours = frozenset({*report.hours, *chosen, *_left_red(instance, logstore, report)})
+    still = commits and last >= logstore.start_hour and not {last} & {*report.hours, *others}
+    shown = {last} if still and (last not in told or _left_red(instance, logstore)) else set[int]()
+    hours = frozenset({*report.hours, *chosen, *shown})
     # What no commit in reach has changed is as the newest of them left it.
-    newest = dict.fromkeys(unknown, commits[0].snapshot_id) if commits else {}
+    newest = dict.fromkeys(unknown | shown, commits[0].snapshot_id) if commits else {}
     versions = newest | {hour: found[0].snapshot_id for hour, found in newer.items()}
     return News(
         hours,
         {hour: windows[hour] for hour in hours if hour in windows},
         {hour: versions[hour] for hour in hours if hour in versions},
         len(others) - len(chosen),
+        open=max(shown, default=None),
     )
 
 
-def _left_red(instance: dg.DagsterInstance, logstore: Logstore, report: LandingReport) -> list[int]:
-    """The open hour, where the live run before this one failed: it named the hour, which stays red on the
-    page until somebody tells of it, and an hour without logs is passed only at its end."""
+def _left_red(instance: dg.DagsterInstance, logstore: Logstore) -> bool:
+    """Whether the live run before this one failed: it named the open hour, which stays red on the page until
+    somebody tells of it, and an hour without logs is passed only at its end."""
     runs = instance.get_runs(dg.RunsFilter(tags={CLAIMS_TAG: logstore.name}), limit=2)
-    return [report.until_s // HOUR_S] if len(runs) == 2 and not runs[1].is_success else []
+    return len(runs) == 2 and not runs[1].is_success
 
 
 def _begin(logstore: Logstore, table: Table, origin: str) -> int | None:
@@ -164,7 +170,7 @@ def hour_events(
         version = news.versions.get(hour, report.snapshot_id)
         landed = news.windows.get(hour, ())
         rows, wrong = in_table.get(hour), (errors or {}).get(hour)
-        if hour in report.hours or version is None or version == report.snapshot_id:
+        if hour == news.open or hour in report.hours or version is None or version == report.snapshot_id:
             numbers = metadata.hour(report, hour, rows_in_table=rows, errors=wrong)
         else:
             numbers = metadata.late_hour(landed, version, rows_in_table=rows, errors=wrong)
