@@ -45,7 +45,10 @@ def by_shard(seen: dg.AssetObservation) -> list[dict[str, Any]]:
 
 def states(site: Site) -> list[tuple[str | None, str]]:
     """What was told of each shard, oldest first."""
-    return [(shard, m["state"].value) for shard, m in site.materialized(shards_key(site.logstore))]
+    return [
+        (shard, m["state"].value.partition(":")[0])
+        for shard, m in site.materialized(shards_key(site.logstore))
+    ]
 
 
 # --- topology ------------------------------------------------------------------------------------------

@@ -29,6 +29,10 @@ from sls_io.wire.client import SlsClient
 DRAINS_TAG = "sls/drains-"
 """With the shard's number behind it; its value is origin@end cursor."""
 OPEN, LANDED = "open", "landed"
+_SAID = {
+    OPEN: "open: takes logs, or holds some that have not landed",
+    LANDED: "landed: takes no more logs, and all of it is in the table",
+}
 _LINES_MAX = 50
 _KEY_CHARS_MAX = 100
 _KEY_SHOWN = 8
@@ -147,14 +151,13 @@ def _stand(instance: dg.DagsterInstance, logstore: Logstore, now: Topology) -> l
         state = LANDED if closed else OPEN
         if told.get(str(shard), {}).get(tag) == state:
             continue
-        values = {"state": state, "origin": now.look.ledger.origin}
+        values = {"state": _SAID[state], "origin": now.look.ledger.origin}
         values |= {"rows": f"{entry.rows:,}", "end": str(entry.end)} if closed and entry is not None else {}
-        said = "is read-only, and all of it has landed" if closed else "is open: it takes logs, or holds some"
         found.append(
             dg.AssetMaterialization(
                 key,
                 partition=str(shard),
-                description=f"Shard {shard} {said}.",
+                description=f"Shard {shard} is {_SAID[state]}.",
                 metadata={name: dg.MetadataValue.text(value) for name, value in values.items()},
                 tags={tag: state},
             )
