@@ -68,6 +68,7 @@ def test_one_batch_now_shows_hours_plots_and_checks(me: Person, site: Site) -> N
     me.open("assets/bronze/access_logs", "Latest check results")
     me.press("Plots")
     me.sees("lag (s)")
+    me.page.mouse.wheel(0, 2000)
     me.keep("plots")
     me.check("bronze/access_logs", "reconciled", "Passed")
     # The button leaves these checks out of its run: they must be told all the same.

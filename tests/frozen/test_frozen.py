@@ -75,7 +75,9 @@ def test_all_that_an_earlier_release_left_is_read_as_it_was_told_then(release: R
 def test_a_table_of_an_earlier_release_is_landed_on_each_log_once(release: Release) -> None:
     release.add(160)
     landed = [release.call("land", *of) for of in (LOGS, LEASED)]
-    assert landed[1]["rows"] == 40 and 0 < landed[0]["rows"] < 40, "one of the two shards was paused then"
+    assert 0 < landed[0]["rows"] < 40, "one of the two shards was paused then"
+    # The leases have the name that the command line had then: half of them are its, until that is gone.
+    assert landed[1]["rows"] + release.call("land", *LEASED)["rows"] == 40
     release.call("shards", "resume", "1", *LOGS, "--execute")
     assert landed[0]["rows"] + release.call("land", *LOGS)["rows"] == 40
     release.call("backfill", "--local", "--from", "2026-11-20-11:00", *LOGS)

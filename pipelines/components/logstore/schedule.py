@@ -14,6 +14,7 @@ import dagster as dg
 
 from pipelines.components.logstore.dagster_private import NOT_FINISHED_STATUSES, UnresolvedAssetJobDefinition
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.run.holding import work_max_s
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.window import HOUR_S
 
@@ -48,12 +49,6 @@ def hour_of_key(key: str) -> int:
     return int(datetime.strptime(key, KEY_FORMAT).replace(tzinfo=UTC).timestamp()) // HOUR_S
 
 
-def max_runtime_s(logstore: Logstore) -> int:
-    """Seconds after which run monitoring ends a live run: well over the budget, since a run in
-    its budget must never be cut, and short enough that a hung one does not hold the claim."""
-    return int(2 * logstore.budget.seconds_max + 120)
-
-
 def live_tags(logstore: Logstore, hour: int) -> dict[str, str]:
     """Run tags of a live micro-batch that shows this hour as in progress."""
     return {PARTITION_TAG: hour_key(hour), **claiming_tags(logstore)}
@@ -65,7 +60,7 @@ def claiming_tags(logstore: Logstore) -> dict[str, str]:
         MODE_TAG: LIVE,
         CLAIMS_TAG: logstore.name,
         PRIORITY_TAG: LIVE_PRIORITY,
-        MAX_RUNTIME_TAG: str(max_runtime_s(logstore)),
+        MAX_RUNTIME_TAG: str(work_max_s(logstore.budget)),
     }
 
 
