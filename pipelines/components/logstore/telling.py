@@ -57,9 +57,7 @@ def untold(
     as unknown is told as it is, however old the commits are that brought it. The open hour is told once
     without rows, too: the page would count it as missing until its first log.
     """
-    table = lake.load(logstore.table)
-    since = _begin(logstore, table, report.origin) if table is not None else None
-    commits = [*brought(table, report.origin, since)] if table is not None else []
+    commits = _commits(logstore, lake.load(logstore.table), report.origin)
     once = _unknown_once(instance, bronze)
     last = report.until_s // HOUR_S
     told = versions_told(instance, bronze, once.union({last}, *(each.hours for each in commits)))
@@ -73,8 +71,9 @@ def untold(
     others = started - (emptied - unknown) - set(report.hours)
     # Those with rows first: a run after a long pause passes thousands of empty hours.
     chosen = sorted(others, key=lambda h: (h not in full | unknown, h))[:LATE_MAX]
-    still = commits and last >= logstore.start_hour and not {last} & {*report.hours, *others}
-    shown = {last} if still and (last not in told or _left_red(instance, logstore)) else set[int]()
+    goes_on = range(max(last, logstore.start_hour), last + 1) if commits else ()
+    still = {*goes_on} - others - set(report.hours)
+    shown = still if last not in told or _left_red(instance, logstore) else set[int]()
     hours = frozenset({*report.hours, *chosen, *shown})
     # What no commit in reach has changed is as the newest of them left it.
     newest = dict.fromkeys(unknown | shown, commits[0].snapshot_id) if commits else {}
@@ -86,6 +85,11 @@ def untold(
         len(others) - len(chosen),
         open=max(shown, default=None),
     )
+
+
+def _commits(logstore: Logstore, table: Table | None, origin: str) -> list[Brought]:
+    """What the newest commits brought; nothing where there is no table."""
+    return [] if table is None else [*brought(table, origin, _begin(logstore, table, origin))]
 
 
 def _left_red(instance: dg.DagsterInstance, logstore: Logstore) -> bool:
