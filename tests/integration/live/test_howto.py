@@ -19,7 +19,7 @@ from tests.snippets import ROOT
 from tests.worlds.project_copy import project
 
 FOLDER = ROOT / "docs" / "howto"
-SAYS = {
+SAYS: dict[str, list[tuple[str, ...]]] = {
     "README": [("3 rows into bronze.shop", "1 rows could not be typed exactly")],
     "read-the-table": [
         ("1 12.00", "2 7.00"),
