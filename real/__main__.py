@@ -124,7 +124,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m real", description=__doc__)
     parser.add_argument("--endpoint", required=True, help="such as https://cn-hangzhou.log.aliyuncs.com")
     parser.add_argument("--region", default="", help="where the endpoint does not say it")
-    parser.add_argument("--proxy", default="", help="http://HOST:PORT")
+    parser.add_argument("--proxy", default="", help="http://HOST:PORT, or env:VARIABLE")
     parser.add_argument("--credentials", default="default", help="PROVIDER[:NAME], as in service.credentials")
     parser.add_argument("--ending", default="", help="PROVIDER[:NAME] of keys that end within 20 minutes")
     parser.add_argument("--warehouse", default="", help="such as oss://BUCKET/PATH, with a catalog here")

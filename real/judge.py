@@ -60,7 +60,7 @@ class Judge:
         keys = resolve(self._asked.credentials)
         parts = urlsplit(self._asked.service().endpoint)
         on_loopback = is_loopback(parts.hostname or "")
-        proxy = self._asked.service().endpoint if on_loopback else self._asked.proxy
+        proxy = self._asked.service().endpoint if on_loopback else self._asked.service().proxy_address
         environment = clean_environment(
             **{ID: keys.id, SECRET: secret or keys.secret, TOKEN: keys.token},
             **({"http_proxy": proxy, "https_proxy": proxy} if proxy else {}),

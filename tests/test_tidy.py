@@ -116,6 +116,7 @@ ENTRY_POINTS = {
     "pipelines.components",
     "sls_io.coordination.migrations.env",
     "sls_io.coordination.migrations.versions.step_0001",
+    "sls_io.coordination.migrations.versions.step_0002",
 }
 """Modules that start by name: console script, what Dagster loads, set-up, what Spark forks workers from,
 what a defs.yaml names, what Alembic runs."""

@@ -12,7 +12,6 @@ import click
 from rich.markup import escape
 
 from pipelines.cli.deciding import execute_option
-from pipelines.cli.land import own_holder
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, moment, span, verb
@@ -44,6 +43,7 @@ from pipelines.cli.stores import (
     store_of,
 )
 from pipelines.landing.maintenance.repair import execute_repair, plan_repair
+from pipelines.landing.run.holder_name import of_command, with_own_name
 from pipelines.landing.run.report import CheckpointOutcome
 from pipelines.landing.table.lake import Lake
 from sls_io.checkpoints import moving
@@ -123,9 +123,9 @@ def set_(output: Output, *, name: str | None, **options: Any) -> None:
     The group that feeds the table gets its ledger alone; forward only as its holder, and nothing is forced.
     Any other group is refused while it is read. A store's shards are frozen until a reader begins there.
     """
-    logstore = own_holder(resolve(name))
+    logstore = resolve(name)
     with SlsClient(logstore.service) as client:
-        asked = CopyRequest(logstore, client, **options)
+        asked = CopyRequest(with_own_name(logstore), client, **options)
         kind = asked.target.partition(":")[0]
         if asked.drop and kind not in ("file", "sql"):
             raise click.UsageError("--drop is for a file and a database: elsewhere no shard stays for ever")
@@ -138,10 +138,15 @@ def set_(output: Output, *, name: str | None, **options: Any) -> None:
             )
         publishes = asked.source in TABLE and asked.forward_only and asked.group == logstore.group.name
         try:
-            if asked.target == "table":
-                seek(output, asked)
-                return
-            copied = _published(asked) if publishes else _copied(asked)
+            if asked.target == "table" or publishes:
+                with of_command(logstore, Lake.default()) as (named, _):
+                    asked = replace(asked, logstore=named)
+                    if asked.target == "table":
+                        seek(output, asked)
+                        return
+                    copied = _published(asked)
+            else:
+                copied = _copied(asked)
         except CheckpointOutside as error:
             raise ConfigError(f"{error}: --out-of-range begin, or end. Nothing was changed") from error
     _show(output, asked, copied)

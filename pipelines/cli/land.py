@@ -1,7 +1,5 @@
 """`sls-lake land`: one micro-batch without Dagster. `sls-lake plan` is its dry run."""
 
-import re
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -15,11 +13,12 @@ from pipelines.cli.output import Output, megabytes, noise_into, span, verb
 from pipelines.cli.progress import Line
 from pipelines.landing.commit.effect import record
 from pipelines.landing.commit.standing import commits
-from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
+from pipelines.landing.run.holder_name import of_command
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, LandingReport, Verdict, notes_of
 from pipelines.landing.spark.session import Engine, engine_here
 from pipelines.landing.table.home import home, made
+from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import TimeLeft, Vitals, findings
 from sls_io.planning.waits import Why
 
@@ -33,13 +32,14 @@ def land(output: Output, *, name: str | None) -> None:
     Exits with 1 when the landing does not add up, while a shard is suspected to be gone, and when the run's
     time (`budget.seconds_max`) was over before anything landed.
     """
-    logstore = own_holder(resolve_to_land(name))
+    asked = resolve_to_land(name)
     engine = engine_here()
     notes: list[str] = []
     try:
         with (
-            landing_line(output, f"land {logstore.name}", engine) as line,
-            Run(logstore, engine, mode="live", warn=notes.append, on_event=line.phase) as run,
+            landing_line(output, f"land {asked.name}", engine) as line,
+            of_command(asked, Lake.default()) as (logstore, holder),
+            Run(logstore, engine, name=holder, warn=notes.append, on_event=line.phase) as run,
             commits(logstore.table) as made,
         ):
             report = run.land()
@@ -75,16 +75,6 @@ def landing_line(output: Output, what: str, engine: Engine) -> Iterator[Line]:
                 yield line
         finally:
             engine.stop()
-
-
-def own_holder(logstore: Logstore) -> Logstore:
-    """The logstore with a holder name of the command line on this machine.
-
-    A deployment and a command line of the same name would answer each other's heartbeats.
-    """
-    host = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname()) or "host"
-    holder = f"{logstore.group.holder}-cli-{host}"[:128]
-    return logstore.model_copy(update={"group": logstore.group.model_copy(update={"holder": holder})})
 
 
 def show(

@@ -12,7 +12,7 @@ them. So rows are read here and nowhere else: as the driver gives them, each cel
 What a cell holds is never said: it may be anything.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -80,14 +80,14 @@ def rows(
     return raw
 
 
-def unlike(looked: Inspector, table: Table) -> str:
+def unlike(looked: Inspector, table: Table, coming: Collection[str] = ()) -> str:
     """How the table of that name in a database is not ours, "" where it is ours: said of the table.
 
-    A column that we do not know does no harm while it may be empty or has a value of its own: our statements
-    name their columns.
+    Columns that are `coming` may be lacking. A column that we do not know does no harm while it may be empty
+    or has a value of its own: our statements name their columns.
     """
     there = {column["name"].lower(): column for column in looked.get_columns(table.name)}
-    lacking = sorted({column.name for column in table.columns} - there.keys())
+    lacking = sorted({column.name for column in table.columns} - there.keys() - {*coming})
     other = [
         f"{column.name} as {there[column.name]['type']}"
         for column in table.columns

@@ -113,17 +113,22 @@ class Watch:
         """After a look at `at_s`. What changed, and what is new, is seen as alive from now on.
 
         Story: the database is away for ten minutes. Nobody could renew, so each lease would be ten minutes
-        old at the first look, and everybody would take from everybody. So after a time without a look, all
-        watching begins anew. Owners renew five times a timeout, and half of one may pass between two looks:
-        one that lives has renewed before a whole timeout is watched.
+        old at the first look, and everybody would take from everybody. So a time without a look that is
+        longer than half a timeout counts as one renewal, a fifth, which is what a living owner needs to show
+        itself once the database is back.
+
+        It counts for something, because a database can also be slow for good. Story: each call takes a second
+        and a half, four workers share it, and half a timeout lies between any two looks. When such times
+        counted for nothing, a dead worker's shards were nobody's for ever.
 
         Worked example: with a timeout of 60 s, a lease has the id 7 at 0, 10, ... and still at 60: it is
-        silent. Had nobody looked between 10 and 45, longer than 30 s, it would be watched from 45 on.
+        silent. Had nobody looked between 10 and 45, it would be silent at 83: 10 s, 12 s for the 35, and 38.
         """
-        blind = at_s - self.read_s > timeout_s * _BLIND_PART
+        gap_s = at_s - self.read_s
+        blind_s = gap_s - timeout_s / _RENEWALS_A_TIMEOUT if gap_s > timeout_s * _BLIND_PART else 0.0
         ids = {shard: lease.lease_id for shard, lease in view.leases.items()}
-        leases, changed = _seen({} if blind else self.leases, self.leases, ids, at_s)
-        instances, shown = _seen({} if blind else self.instances, self.instances, view.instances, at_s)
+        leases, changed = _seen(self.leases, ids, at_s, blind_s)
+        instances, shown = _seen(self.instances, view.instances, at_s, blind_s)
         return Watch(leases, instances, at_s, self.carried - changed - shown)
 
     def carry(self, view: View, me: str, *, stamp_ms: int, timeout_s: float) -> "Watch":
@@ -363,12 +368,10 @@ def pause_s(now_s: float, me: str, sharing: tuple[str, ...], every_s: float) -> 
 
 
 def _seen(
-    kept: Mapping[_Key, tuple[int, float]],
-    known: Mapping[_Key, tuple[int, float]],
-    now: Mapping[_Key, int],
-    at_s: float,
+    known: Mapping[_Key, tuple[int, float]], now: Mapping[_Key, int], at_s: float, blind_s: float
 ) -> tuple[dict[_Key, tuple[int, float]], frozenset[int | str]]:
     """(since when each is what it is, those that are something else than they were)."""
     changed = frozenset(key for key, value in now.items() if key in known and known[key][0] != value)
-    same = kept.keys() - changed
-    return {key: kept[key] if key in same else (value, at_s) for key, value in now.items()}, changed
+    same = known.keys() - changed
+    since = {key: known[key][1] + blind_s if key in same else at_s for key in now}
+    return {key: (value, since[key]) for key, value in now.items()}, changed

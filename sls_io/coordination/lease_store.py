@@ -19,7 +19,7 @@ from sls_io.values.errors import ConfigError, StoreBroken
 from sls_io.values.window import Cursor
 
 _I, _L = INSTANCES.c, LEASES.c
-_INSTANCE = (_I.worker_instance, _I.create_time)
+_INSTANCE = (_I.worker_instance, _I.update_time)
 _LEASE = (_L.shard_id, _L.lease_id, _L.lease_owner, _L.consumer_owner, _L.check_point, _L.update_time)
 """In the order of `Lease`'s fields."""
 
@@ -133,11 +133,12 @@ class SqlLeases:
         )
 
     def join(self, me: str, stamp_ms: int) -> None:
-        self._insert(INSTANCES, [{"worker_instance": me, "create_time": stamp_ms}], newer="create_time")
+        me_now = {"worker_instance": me, "create_time": stamp_ms, "update_time": stamp_ms}
+        self._insert(INSTANCES, [me_now], newer="update_time")
 
     def forget(self, name: str, stamp_ms: int) -> None:
         here = self._here(INSTANCES)
-        self._do(delete(INSTANCES).where(*here, _I.worker_instance == name, _I.create_time == stamp_ms))
+        self._do(delete(INSTANCES).where(*here, _I.worker_instance == name, _I.update_time == stamp_ms))
 
     def add(self, shards: Iterable[int]) -> None:
         new = {"lease_id": FREE, "lease_owner": "", "consumer_owner": "", "update_time": 0}

@@ -19,8 +19,10 @@ from sls_io.coordination.database import Database
 from sls_io.values.errors import ConfigError, StoreBroken, printable
 
 VERSION_TABLE = "loghub_client_version"
-STEPS = ("0001",)
+STEPS = ("0001", "0002")
 """The steps of the migrations; the statements need the last one."""
+_ADDED = {"loghub_client_worker_instance": ("update_time",)}
+"""What tables before the last step may lack."""
 _FOLDER = Path(__file__).parent / "migrations"
 _LOCK = 5_106_841_523
 """Any number, the same in every release: who migrates holds it."""
@@ -43,8 +45,10 @@ INSTANCES = Table(
     Column("logstream_sig", name_type(SIGNATURE_CHARS_MAX), primary_key=True),
     Column("worker_instance", name_type(NAME_CHARS_MAX), primary_key=True),
     Column("create_time", BigInteger, nullable=False, info={MOST: MOMENT_MS_MAX}),
+    Column("update_time", BigInteger, nullable=False, info={MOST: MOMENT_MS_MAX}),
 )
-"""Who is there. `create_time` is its last sign of life in unix milliseconds."""
+"""Who is there: since when, and its last sign of life, both in unix milliseconds. The second column is ours:
+LogHub's own library has the first alone."""
 LEASES = Table(
     "loghub_client_shard_lease",
     METADATA,
@@ -90,7 +94,7 @@ def _step(connection: Connection, name: str) -> str | None:
     looked = inspect(connection)
     there = [table for table in METADATA.sorted_tables if looked.has_table(table.name)]
     for table in there:
-        if differs := unlike(looked, table):
+        if differs := unlike(looked, table, () if step == STEPS[-1] else _ADDED.get(table.name, ())):
             raise ConfigError(
                 f"database {name}: the table {table.name} there {differs}, so it is another program's, or "
                 "somebody altered it; it was left as it is. Alter it back, or give the leases a database of "

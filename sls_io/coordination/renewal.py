@@ -3,8 +3,12 @@
 The thread has its own client with short deadlines: a heartbeat that shares a connection with a long
 pull is a lost claim (`server_group.heartbeat_client`). Losing the claim protects nothing, since the
 fence of a landing is in its commit; it only tells who works to stop wasting work.
+
+Story: a function of the user's hangs, and the thread beside it beats on. The shards are nobody else's for
+ever, and nothing lands. So a claim has an end by which its work is done (Kafka's `max.poll.interval.ms`).
 """
 
+import math
 import threading
 from collections.abc import Callable
 
@@ -15,12 +19,19 @@ from sls_io.values.errors import ClaimLost, SlsError
 
 
 class Renewal:
-    """Around the work that a claim covers, from `start` to `stop`. `lost` hears the reason once, from the
-    thread."""
+    """Around the work that a claim covers, from `start` to `stop`, at most until `until_s` of the monotonic
+    clock. `lost` hears the reason once, from the thread."""
 
     def __init__(
-        self, coordinator: Coordinator, claim: Claim, *, clock: Clock, lost: Callable[[str], None]
+        self,
+        coordinator: Coordinator,
+        claim: Claim,
+        *,
+        clock: Clock,
+        lost: Callable[[str], None],
+        until_s: float = math.inf,
     ) -> None:
+        self._until_s = until_s
         self._coordinator, self._claim, self._clock, self._lost = coordinator, claim, clock, lost
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="renewal", daemon=True)
@@ -47,6 +58,12 @@ class Renewal:
 
     def _renew(self) -> None:
         while not self._stop.wait(self._coordinator.renew_every_s):
+            if self._clock.monotonic() >= self._until_s:
+                self._give_up(
+                    "the run has been at work for longer than its budget explains, so something in it "
+                    "hangs; its shards are free for others one group timeout from now"
+                )
+                return
             try:
                 self._claim = self._coordinator.renew()
             except ClaimLost as error:

@@ -111,8 +111,12 @@ class SqlLease:
         return self._held.working(self._clock.monotonic())
 
     def look(self) -> View:
-        """All leases of the group as they are, for people; nothing is made or taken, and nobody joins."""
-        return self._store.read() if self._prepared or self._store.there() else View()
+        """All leases of the group as they are, for people; nothing is taken, and nobody joins. Tables of an
+        earlier release are brought up to date, where there are none they are not made."""
+        if not self._prepared and not self._store.there():
+            return View()
+        self._prepare()
+        return self._store.read()
 
     def close(self) -> None:
         """Let go of connections; the next call makes new ones."""

@@ -5,12 +5,15 @@ once, here, so that no other module has to wonder whether a heartbeat fits its t
 """
 
 import ipaddress
+import os
 import re
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
+
+from sls_io.values.errors import ConfigError
 
 _PROJECT = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _LOGSTORE = re.compile(r"[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]")
@@ -84,10 +87,12 @@ def provider_and_name(text: str) -> dict[str, str]:
 class Service(Settings):
     """One logstore: endpoint, project, logstore, and how to sign in.
 
-    `endpoint` is https, or http on loopback (the emulator). `proxy`, `http://HOST:PORT`, makes a tunnel to it
-    (CONNECT): it sees where to, and no key and no log. `compression` is that of pages. `region` is needed
-    for v4 signatures and is part of the origin. It may be left out where the endpoint is one of the service's
-    regional ones, `REGION[-intranet|-internal|-share|-vpc].log.aliyuncs.com` (vendor documentation,
+    `endpoint` is https, or http on loopback (the emulator). `proxy`, `http://HOST:PORT` or
+    `https://HOST:PORT`, makes a tunnel to it (CONNECT): it sees where to, and no key and no log.
+    `env:VARIABLE` is an environment variable that has its address, with user and password where it wants
+    some. `compression` is that of pages. `region` is needed for v4 signatures and is part of the origin. It
+    may be left out where the endpoint is one of the service's regional ones,
+    `REGION[-intranet|-internal|-share|-vpc].log.aliyuncs.com` (vendor documentation,
     "Endpoints").
     """
 
@@ -131,10 +136,15 @@ class Service(Settings):
     @classmethod
     def _proxy_is_a_place(cls, value: str) -> str:
         """As with the endpoint, a user in it would be a secret."""
-        parts = urlsplit(value)
-        plain = parts.scheme == "http" and parts.path in ("", "/") and not parts.query and not parts.fragment
-        if value and not (plain and _NETLOC.fullmatch(parts.netloc) and parts.port):
-            raise ValueError("proxy: expected http://HOST:PORT, without user, path or query")
+        if value.startswith(_IN_ENVIRONMENT):
+            if not _VARIABLE.fullmatch(value.removeprefix(_IN_ENVIRONMENT)):
+                raise ValueError(f"proxy: after {_IN_ENVIRONMENT} goes a variable's name, not its content")
+            return value
+        if value and not (_is_proxy(value) and _NETLOC.fullmatch(urlsplit(value).netloc)):
+            raise ValueError(
+                "proxy: expected http://HOST:PORT or https://HOST:PORT, without path or query; with a user, "
+                f"put it into an environment variable and write {_IN_ENVIRONMENT}VARIABLE"
+            )
         return value.rstrip("/")
 
     @field_validator("region")
@@ -178,6 +188,22 @@ class Service(Settings):
         if self.proxy and not self.endpoint.startswith("https:"):
             raise ValueError("service.proxy: an http endpoint is this machine's own; leave the proxy out")
         return self
+
+    @property
+    def proxy_address(self) -> str:
+        """The address of the proxy, user and password included; "" without one. Raises ConfigError where the
+        environment has none that is one."""
+        if not self.proxy.startswith(_IN_ENVIRONMENT):
+            return self.proxy
+        variable = self.proxy.removeprefix(_IN_ENVIRONMENT)
+        address = os.environ.get(variable, "").strip().rstrip("/")
+        if not _is_proxy(address):
+            raise ConfigError(
+                f"service.proxy: the environment variable {variable} "
+                f"{'has no http://USER:PASSWORD@HOST:PORT' if address else 'is not set'}; export the proxy's "
+                "address in it, wherever runs start"
+            )
+        return address
 
     @property
     def region_name(self) -> str:
@@ -365,3 +391,13 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _is_proxy(address: str) -> bool:
+    """Whether it has the parts of a proxy's address and no other; a user is one that may be there."""
+    try:
+        parts = urlsplit(address)
+        there = parts.scheme in ("http", "https") and bool(parts.hostname) and bool(parts.port)
+    except ValueError:
+        return False
+    return there and parts.path in ("", "/") and not parts.query and not parts.fragment

@@ -8,6 +8,7 @@ Name resolution is the one step that the deadline cannot cut short: the system's
 no timeout.
 """
 
+import base64
 import io
 import re
 import socket
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException, HTTPResponse
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -168,8 +169,9 @@ class Wire:
         self._port = parts.port or (443 if self.scheme == "https" else 80)
         self._direct = is_loopback(self.host)
         self._clock = clock
-        self._proxy = urlsplit(proxy).netloc
-        pools = partial(urllib3.ProxyManager, proxy) if proxy else urllib3.PoolManager
+        # Where it is, without who we are there: errors say it.
+        self._proxy = urlsplit(proxy).netloc.rpartition("@")[2]
+        pools = partial(_proxied, proxy, self._proxy) if proxy else urllib3.PoolManager
         self._pool = pools(num_pools=8, maxsize=_CONNECTIONS_MAX, block=False)
         self._pool.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
 
@@ -224,6 +226,17 @@ class Wire:
         self._pool.clear()
 
 
+def _proxied(proxy: str, place: str, **options: Any) -> urllib3.ProxyManager:
+    """Connections through `proxy`. User and password, percent-encoded in its address, are sent to it alone,
+    with the request for a tunnel (RFC 7617)."""
+    parts = urlsplit(proxy)
+    headers: Mapping[str, str] = {}
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+        headers = {"Proxy-Authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"}
+    return urllib3.ProxyManager(f"{parts.scheme}://{place}", proxy_headers=headers, **options)
+
+
 def _lost(error: Exception, place: str, proxy: str) -> Lost:
     if isinstance(error, ProxyError):
         return _no_tunnel(error.original_error, place, proxy)
@@ -247,8 +260,10 @@ def _lost(error: Exception, place: str, proxy: str) -> Lost:
 def _no_tunnel(cause: Exception, place: str, proxy: str | None) -> Lost:
     refused = re.fullmatch(r"Tunnel connection failed: ([0-9]{3}) .*", str(cause))
     why = f"answered {refused[1]}" if refused else f"gave no tunnel ({type(cause).__name__})"
+    wants_a_user = refused is not None and refused[1] == "407"
+    means = "its user and its password (`env:VARIABLE`), and" if wants_a_user else "and"
     return Lost(
-        f"the proxy {proxy} {why}; check service.proxy, and that it lets us to {place}",
+        f"the proxy {proxy} {why}; check service.proxy, {means} that it lets us to {place}",
         timeout=isinstance(cause, PoolTimeoutError) and not isinstance(cause, NewConnectionError),
         sent=False,
     )

@@ -44,7 +44,7 @@ def caller(service: Service, *, deadline_s: float, clock: Clock = SYSTEM_CLOCK) 
     """
     host, request = sts_host(service), _request(service)
     until_s = clock.monotonic() + deadline_s
-    with closing(Wire(f"https://{host}", clock, proxy=service.proxy)) as wire:
+    with closing(Wire(f"https://{host}", clock, proxy=service.proxy_address)) as wire:
         try:
             answer = wire.send(
                 "GET",

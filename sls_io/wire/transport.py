@@ -267,7 +267,7 @@ class Transport(LogClient):
     ) -> None:
         self.service, self._clock, self._deadline_s = service, clock, deadline_s
         self._shared = _shared or _Shared(
-            Wire(service.endpoint, clock, proxy=service.proxy), resolve(service.credentials)
+            Wire(service.endpoint, clock, proxy=service.proxy_address), resolve(service.credentials)
         )
         # `source` is given so that the SDK does not look up a host name of its own.
         provider: Any = self

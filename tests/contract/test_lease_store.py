@@ -5,15 +5,19 @@ import contextlib
 import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
-from sqlalchemy import Table, create_engine, inspect, text
+from sqlalchemy import Table, create_engine, inspect, select, text
 
+from sls_io.coordination import lease_tables
 from sls_io.coordination.database import Database
 from sls_io.coordination.lease import Take
 from sls_io.coordination.lease_store import SqlLeases
@@ -31,6 +35,12 @@ every = pytest.mark.parametrize("kind", DATABASES)
 servers = pytest.mark.parametrize("kind", [kind for kind in DATABASES if kind != "sqlite"])
 
 # Names that a database may take for one: by case, by accents. None has a blank, which MySQL would overlook.
+_AS_TIME = {
+    "sqlite": "datetime({} / 1000, 'unixepoch')",
+    "postgres": "to_timestamp({} / 1000.0) AT TIME ZONE 'UTC'",
+    "mariadb": "CONVERT_TZ(FROM_UNIXTIME({} / 1000), @@session.time_zone, '+00:00')",
+}
+"""As the page on leases shows times, in UTC."""
 NAMES = st.sampled_from(["lake", "Lake", "läke", "lake-2"])
 IDS = st.integers(1, 4) | st.just(2**62)
 SHARDS = st.integers(0, 3)
@@ -200,6 +210,43 @@ def test_the_migrations_make_the_tables_that_the_statements_know(kind: str, data
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
         assert compare_metadata(context, METADATA) == []
     engine.dispose()
+
+
+@every
+def test_tables_of_the_first_step_get_the_column_that_they_lack(kind: str, databases: Databases) -> None:
+    """An instance that was there keeps its sign of life; from then on its creation stands still beside it."""
+    address = databases.new(kind)
+    engine, database = create_engine(address), Database(address, deadline_s=30)
+    with engine.begin() as connection:
+        config = Config(attributes={"connection": connection, "version_table": VERSION_TABLE})
+        config.set_main_option("script_location", str(Path(lease_tables.__file__).parent / "migrations"))
+        command.upgrade(config, "0001")
+        connection.execute(text(f"INSERT INTO {INSTANCES.name} VALUES ('g', 's', 'old', 1700000000000)"))
+    store = SqlLeases(database, group="g", signature="s")
+    assert store.there()
+
+    store.prepare()
+    store.join("new", 1_700_000_001_000)
+    for stamp_ms in (1_700_000_002_000, 1_700_000_003_000):
+        store.join("old", stamp_ms)
+
+    with engine.connect() as connection:
+        times = {
+            name: (created, seen)
+            for *_, name, created, seen in connection.execute(
+                select(INSTANCES).order_by(text("worker_instance"))
+            )
+        }
+        created = _AS_TIME[kind].format("create_time")
+        asked = f"SELECT {created} FROM {INSTANCES.name} WHERE worker_instance = 'old'"
+        shown = connection.execute(text(asked)).scalar_one()
+    engine.dispose()
+    assert times == {
+        "new": (1_700_000_001_000, 1_700_000_001_000),
+        "old": (1_700_000_000_000, 1_700_000_003_000),
+    }
+    assert str(shown).startswith("2023-11-14 22:13:20"), "docs/reference.md says so"
+    assert store.read().instances == {"new": 1_700_000_001_000, "old": 1_700_000_003_000}
 
 
 @every

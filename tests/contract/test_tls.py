@@ -1,14 +1,17 @@
 """https as it is in production: a certificate that must be trusted, valid and of the right name."""
 
+import base64
+import re
 import socket
 import struct
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from sls_io.emulator import Emulator
-from sls_io.values.errors import ConnectFailed, TransportTimeout
+from sls_io.values.errors import ConfigError, ConnectFailed, TransportTimeout
 from sls_io.values.settings import Service
 from sls_io.wire import loggroup
 from sls_io.wire.client import SlsClient
@@ -20,8 +23,8 @@ HANDSHAKE = b"\x16"
 """First byte of a TLS record that belongs to a handshake."""
 
 
-def service(endpoint: str, region: str = "") -> Service:
-    return Service(endpoint=endpoint, project=PROJECT, logstore=LOGSTORE, region=region, tries_max=3)
+def service(endpoint: str, region: str = "", **more: str) -> Service:
+    return Service(endpoint=endpoint, project=PROJECT, logstore=LOGSTORE, region=region, tries_max=3, **more)
 
 
 @pytest.mark.parametrize("region", ["", "cn-hangzhou"], ids=["v1", "v4"])
@@ -157,8 +160,10 @@ def test_an_address_that_speaks_no_tls_is_not_said_to_show_a_certificate(emulato
     assert "or speaks no TLS" in str(raised.value) and "certificate" not in str(raised.value)
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("who", ["", "us%40here:p%2Fw%C3%A4"], ids=["anybody", "a user"])
 def test_a_proxy_of_the_settings_carries_everything_and_sees_nothing(
-    emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str, who: str
 ) -> None:
     papers, heads, carried = make_papers(tmp_path), [], []
     monkeypatch.setenv("SSL_CERT_FILE", str(papers.authority))
@@ -174,24 +179,46 @@ def test_a_proxy_of_the_settings_carries_everything_and_sees_nothing(
             carried.append(host)
             carry_both(connection, inner)
 
-    with tls_front(emulator.port, papers) as (endpoint, shaken), raw_server(tunnel) as proxy:
-        through = service(endpoint).model_copy(update={"proxy": proxy})
-        with SlsClient(through) as client:
-            client.transport.create_project(PROJECT, "")
-            client.transport.create_logstore(PROJECT, LOGSTORE, ttl=30, shard_count=1)
-            client.put_raw(ONE_LOG)
-            head = client.head(client.shards()[0])
-            page = client.pull(0, head.begin, end=head.end)
+    with ExitStack() as servers:
+        endpoint, shaken = servers.enter_context(tls_front(emulator.port, papers))
+        proxy = servers.enter_context(raw_server(tunnel))
+        if scheme == "https":
+            proxy, _ = servers.enter_context(tls_front(int(proxy.rpartition(":")[2]), papers))
+        monkeypatch.setenv("WAY_OUT", proxy.replace("://", f"://{who}@"))
+        through = service(endpoint, proxy="env:WAY_OUT" if who else proxy)
+        client = servers.enter_context(SlsClient(through))
+        client.transport.create_project(PROJECT, "")
+        client.transport.create_logstore(PROJECT, LOGSTORE, ttl=30, shard_count=1)
+        client.put_raw(ONE_LOG)
+        head = client.head(client.shards()[0])
+        page = client.pull(0, head.begin, end=head.end)
     assert loggroup.decompress(page.body, page.compression, page.raw_bytes) == loggroup.frame(ONE_LOG)
     assert len(heads) == len(shaken) == len(carried) == 1, "one tunnel for all calls"
     assert heads[0].startswith(f"CONNECT {endpoint.removeprefix('https://')} HTTP/1.".encode())
-    assert b"Authorization" not in heads[0] and PROJECT.encode() not in heads[0]
+    said = re.findall(rb"Proxy-Authorization: Basic (.*)\r\n", heads[0])
+    assert [base64.b64decode(one).decode() for one in said] == (["us@here:p/wä"] if who else [])
+    assert b"\nAuthorization" not in heads[0] and PROJECT.encode() not in heads[0]
+
+
+@pytest.mark.parametrize(
+    "address", ["", "http://who:secret@", "who:secret@proxy:3128", "http://a:secret@b/c"]
+)
+def test_an_environment_without_the_proxys_address_is_named_and_nothing_of_it_said(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAY_OUT", address)
+    with pytest.raises(ConfigError, match=r"environment variable WAY_OUT .*export") as raised:
+        SlsClient(service("https://127.0.0.1:9", proxy="env:WAY_OUT"))
+    assert "secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (b"HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n", " answered 407; check service.proxy"),
+        (
+            b"HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n",
+            " answered 407; check service.proxy, its user and its password (`env:VARIABLE`), and that",
+        ),
         (b"HTTP/1.1 403 No <secret>\r\nContent-Length: 0\r\n\r\n", " answered 403; check service.proxy"),
         (b"", " gave no tunnel (RemoteDisconnected); check service.proxy"),
         (b"nonsense\r\n\r\n", " gave no tunnel (BadStatusLine); check service.proxy"),
@@ -242,10 +269,11 @@ def test_a_proxy_that_stalls_before_anything_was_sent_leaves_no_doubt_of_a_write
         (
             "http://user:secret@127.0.0.1:3128",
             "https://127.0.0.1:9",
-            "without user",
+            "with a user, put it into an environment variable",
         ),
         ("127.0.0.1:3128", "https://127.0.0.1:9", "expected http://HOST:PORT"),
-        ("https://127.0.0.1:3128", "https://127.0.0.1:9", "expected http://HOST:PORT"),
+        ("ftp://127.0.0.1:3128", "https://127.0.0.1:9", "expected http://HOST:PORT"),
+        ("env:http://user:secret@proxy:1", "https://127.0.0.1:9", "a variable's name"),
         ("http://proxy.example", "https://127.0.0.1:9", "expected http://HOST:PORT"),
         ("http://127.0.0.1:3128", "http://127.0.0.1:9", "leave the proxy out"),
     ],

@@ -19,6 +19,7 @@ from typing import Any
 
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
+from pipelines.landing.run.holder_name import of_run
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.home import HOME_VARIABLE
 from pipelines.landing.table.lake import Lake
@@ -48,7 +49,11 @@ def main(arguments: dict[str, Any]) -> int:
     lake = Lake(arguments["lake"])
     engine = Engine(lake=lake, remote=arguments.get("remote", ""))
     try:
-        with Run(Logstore.model_validate(arguments["logstore"]), engine, lake=lake, on_event=on_event) as run:
+        logstore = Logstore.model_validate(arguments["logstore"])
+        with (
+            of_run(logstore) as name,
+            Run(logstore, engine, lake=lake, name=name, on_event=on_event) as run,
+        ):
             run.land()
             run.reconcile()
             run.checkpoint()

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.landing.run.holder_name import of_command
+from pipelines.landing.table.home import HOME_VARIABLE
 from tests.integration.killed_run import land_elsewhere
 from tests.worlds.one_logstore import HOUR0_S, World
 
@@ -43,7 +45,7 @@ def test_killed_after_the_write(started: World, tmp_path: Path) -> None:
 
 
 @pytest.mark.fault("4a.5b.kill")
-def test_killed_after_the_publish(started: World, tmp_path: Path) -> None:
+def test_killed_after_the_publish(started: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The landing stands; the next run has nothing to land and repairs the checkpoint."""
     checkpoints = started.checkpoints()
 
@@ -52,6 +54,9 @@ def test_killed_after_the_publish(started: World, tmp_path: Path) -> None:
     before = started.files()
     assert len(started.landings()) == 3
     assert started.checkpoints() == checkpoints, "it died too late"
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+    with of_command(started.logstore, started.lake) as (named, _):
+        assert named == started.logstore, "its name, and so its shards, wait for its timeout"
     report = started.land()
     assert (report.rows, report.snapshot_id) == (0, None)
     frontiers = {shard: entry.frontier for shard, entry in started.ledger.shards.items()}

@@ -41,11 +41,11 @@ BUGS = {
     "a claim has no end": (ASLEEP, Slip(HeldLeases.working, " if at_s < end_s", "")),
     "what is seen for the first time is expired": (
         ASLEEP,
-        Slip(lease._seen, "if key in same else (value, at_s)", 'if key in same else (value, float("-inf"))'),
+        Slip(lease._seen, "if key in same else at_s", 'if key in same else float("-inf")'),
     ),
     "another id is no sign of life": (
         STEALING,
-        Slip(lease._seen, "same = kept.keys() - changed", "same = kept.keys()"),
+        Slip(lease._seen, "same = known.keys() - changed", "same = known.keys()"),
     ),
     "what expired counts as alive": (
         ASLEEP,

@@ -2,6 +2,7 @@
 
 `faults` are carried out one a change, in order: `request_lost` does not do it and says no answer came,
 `reply_lost` does it and says the same, `late` keeps it for `deliver`. While `down` is true every call fails.
+`on_call` hears of each before it is carried out.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ class DictLeases:
     moved: list[tuple[int, str, str]] = field(default_factory=list)
     on_their_way: list[Callable[[], object]] = field(default_factory=list)
     name: str = "dict"
+    on_call: Callable[[], object] = lambda: None
 
     def there(self) -> bool:
         self._up()
@@ -118,6 +120,7 @@ class DictLeases:
             do()
 
     def _up(self) -> None:
+        self.on_call()
         if self.down:
             raise ConnectFailed("the dictionary is away")
 

@@ -88,10 +88,22 @@ def test_a_lease_expires_a_timeout_of_our_clock_after_its_id_was_seen_to_change(
     assert not TERMS.silent(renewed, 1, T)
 
 
-def test_time_without_a_look_proves_nothing() -> None:
+def test_time_without_a_look_counts_as_one_renewal() -> None:
     view = view_of(held(1, "a"), held(2, "b"), instances="ab")
-    watch = watched(view, T - 1).after(view, 100 * T, T)
-    assert not any(TERMS.silent(watch, key, 100 * T) for key in (1, 2, "a", "b"))
+    watch = watched(view, T / 2).after(view, 100 * T, T)
+    left_s = T - T / 2 - T / 5
+    for key in (1, 2, "a", "b"):
+        assert not TERMS.silent(watch, key, 100 * T + left_s - 1)
+        assert TERMS.silent(watch, key, 100 * T + left_s)
+
+
+def test_each_look_of_a_slow_database_brings_a_dead_owner_nearer() -> None:
+    """Story: more than half a timeout lay between any two looks, and each began the watching anew."""
+    view, watch = view_of(held(1, "a")), Watch()
+    looks = [i * 0.6 * T for i in range(7)]
+    for at_s in looks:
+        watch = watch.after(view, at_s, T)
+    assert TERMS.silent(watch, 1, looks[-1])
 
 
 @given(

@@ -3,6 +3,7 @@
 import contextlib
 import random
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from hypothesis import example, given, settings
@@ -59,6 +60,38 @@ def test_who_goes_is_replaced_after_a_timeout_and_nothing_else_moves() -> None:
     run(world, workers[:2], 4 * TIMEOUT_S)
     assert shares(workers[:2]) == [6, 6]
     assert all(kept[w.name] <= w.working for w in workers[:2])
+
+
+def test_who_goes_is_replaced_though_the_database_is_slow() -> None:
+    """A call takes a twentieth of a timeout, and one waits for the other, as with SQLite: more than half a
+    timeout lies between two looks of a worker. Two timeouts may pass until a claim, and one until silence."""
+    world = World(16)
+    workers = [Worker(world, name) for name in "abcd"]
+    run(world, workers, 8 * TIMEOUT_S)
+
+    def call() -> None:
+        world.now_s += TIMEOUT_S / 20
+
+    world.store.on_call = call
+
+    def turns(until: Callable[[], bool]) -> float:
+        """One after the other until it is so; in how many timeouts, 40 at most."""
+        begun_s = world.now_s
+        while not until() and world.now_s < begun_s + 40 * TIMEOUT_S:
+            for worker in workers:
+                worker.step()
+        return (world.now_s - begun_s) / TIMEOUT_S
+
+    settled_s = world.now_s + 6 * TIMEOUT_S
+    turns(lambda: world.now_s > settled_s)
+    moved, dead = len(world.store.moved), workers.pop()
+    its = {s for s, lease in world.store.leases.items() if lease.owner == dead.name}
+    assert len(its) == 4
+
+    took = turns(lambda: its <= {shard for worker in workers for shard in worker.working})
+
+    assert took < 4, f"{took:.1f} timeouts"
+    assert len(world.store.moved) - moved == 4, "taken from one who lives"
 
 
 def test_a_shard_that_appears_is_taken_by_who_has_fewest() -> None:

@@ -26,6 +26,7 @@ refused: Dagster splits a backfill into runs, and these would claim shards side 
 """
 
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -64,6 +65,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.repair import execute_repair, plan_repair
 from pipelines.landing.operations.reach import Lack, lacking, retention_took
 from pipelines.landing.run.driver import Run
+from pipelines.landing.run.holder_name import of_run
 from pipelines.landing.run.report import LandingReport
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
@@ -374,9 +376,11 @@ def _land(
         from_s, until_s = config.part(hours)
         asked = {"hours": (hours.start, hours.stop), "from_s": from_s, "until_s": until_s}
     mode: Literal["live", "fill"] = "live" if live else "fill"
-    with Run(
-        logstore, spark.engine(), mode=mode, on_event=_log(context), warn=context.log.warning, **asked
-    ) as run:
+    heard: dict[str, Any] = {"on_event": _log(context), "warn": context.log.warning}
+    with (
+        of_run(logstore) if live else nullcontext() as name,
+        Run(logstore, spark.engine(), mode=mode, name=name, **heard, **asked) as run,
+    ):
         try:
             report = run.land()
         except LedgerBroken as error:

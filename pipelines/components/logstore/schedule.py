@@ -19,6 +19,7 @@ from pipelines.components.logstore.dagster_private import NOT_FINISHED_STATUSES,
 from pipelines.landing.inspection.brought import oldest_reached_s
 from pipelines.landing.ledger.state import origins_named, read_state
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.run.holding import work_max_s
 from pipelines.landing.table.lake import Lake
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import LedgerBroken, SlsError
@@ -60,12 +61,6 @@ def hour_of_key(key: str) -> int:
     return int(datetime.strptime(key, KEY_FORMAT).replace(tzinfo=UTC).timestamp()) // HOUR_S
 
 
-def max_runtime_s(logstore: Logstore) -> int:
-    """Seconds after which run monitoring ends a live run: well over the budget, since a run in
-    its budget must never be cut, and short enough that a hung one does not hold the claim."""
-    return int(2 * logstore.budget.seconds_max + 120)
-
-
 def live_tags(logstore: Logstore, first_hour: int, last_hour: int) -> dict[str, str]:
     """Run tags of a live micro-batch that shows the hours first..last, both included, as in progress."""
     return {
@@ -81,7 +76,7 @@ def claiming_tags(logstore: Logstore) -> dict[str, str]:
         MODE_TAG: LIVE,
         CLAIMS_TAG: logstore.name,
         PRIORITY_TAG: LIVE_PRIORITY,
-        MAX_RUNTIME_TAG: str(max_runtime_s(logstore)),
+        MAX_RUNTIME_TAG: str(work_max_s(logstore.budget)),
     }
 
 

@@ -77,7 +77,7 @@ def _keys(service: Service) -> str:
 def _host(service: Service) -> str:
     """What is looked up: the proxy, where it does that, else the project's own name."""
     if service.proxy:
-        return str(urlsplit(service.proxy).hostname)
+        return str(urlsplit(service.proxy_address).hostname)
     host = str(urlsplit(service.endpoint).hostname)
     return host if is_loopback(host) else f"{service.project}.{host}"
 

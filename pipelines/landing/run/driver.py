@@ -36,6 +36,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.run import protocol
 from pipelines.landing.run.attempt import Attempt
 from pipelines.landing.run.fencing import Fencing
+from pipelines.landing.run.holder_name import HolderName
 from pipelines.landing.run.holding import Holding, Now
 from pipelines.landing.run.hooks import Hooks
 from pipelines.landing.run.refusals import Refusals
@@ -99,7 +100,8 @@ class Run:
     """One run of one logstore; see the module's head for how it is used.
 
     `hours` (half-open, hours since 1970) goes with mode fill, and so does `from_s`, for a part of the first
-    one. `until_s` bounds the receive time; the service's own Date minus the settle time always does.
+    one. `until_s` bounds the receive time; the service's own Date minus the settle time always does. `name`
+    is the deployment's, as this process has it.
     `on_event` hears the name of each effect before (`publish`) and after (`publish.done`) it is carried
     out; `warn` a sentence for the operator, while the run works. A try that is not answered within
     `publish_deadline_s` counts as unknown: the table is asked, at most for `reload_deadline_s`.
@@ -115,6 +117,7 @@ class Run:
         from_s: int = 0,
         until_s: int | None = None,
         lake: Lake | None = None,
+        name: HolderName | None = None,
         clock: Clock = SYSTEM_CLOCK,
         on_event: Callable[[str], None] = lambda name: None,
         warn: Callable[[str], None] = lambda sentence: None,
@@ -131,9 +134,9 @@ class Run:
         self._publish_deadline_s, self._reload_deadline_s = publish_deadline_s, reload_deadline_s
         self._waits_s = publish_deadline_s + reload_deadline_s
         self._client = SlsClient(logstore.service, clock=clock)
-        run = uuid.uuid4().hex
-        self._tag = f"sls-lake-{run[:12]}"
-        self._fencing = Fencing(logstore.group, run, live=mode == "live")
+        self._id, self._name = uuid.uuid4().hex, name or HolderName(None)
+        self._tag = f"sls-lake-{self._id[:12]}"
+        self._fencing = Fencing(logstore.group, self._id, live=mode == "live")
         self._holding = Holding(logstore, clock=clock, lost=self._claim_lost, warn=warn)
         self._hooks = Hooks(logstore.name, logstore.hooks, warn)
         Transform(logstore.transform)  # one that cannot be loaded ends the run before it began
@@ -394,6 +397,7 @@ class Run:
                 **(asked_of(self.logstore, attempt.origin.id) if effect.delta.first else {}),
             },
         )
+        self._name.lands(self._id)
         self._on_event("publish.built")
         if attempt.fresh.timed_out or self._to_publish_s <= 0:
             # Never sent: the table says the same as before, and that the files are too old or it is too late.

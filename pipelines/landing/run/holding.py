@@ -18,11 +18,18 @@ from sls_io.coordination.static import Static
 from sls_io.values.claim import Claim
 from sls_io.values.clock import Clock
 from sls_io.values.errors import InvariantBroken, SlsError
+from sls_io.values.settings import Budget
 from sls_io.values.window import Cursor
 from sls_io.wire.client import SlsClient
 
 _PUT_OFF = CheckpointOutcome.PUT_OFF
 _ROUNDS_MAX = 3
+
+
+def work_max_s(budget: Budget) -> int:
+    """Seconds after which a live run hangs: well over its budget, since a run in its budget must never be
+    cut, and short enough that a hung one does not keep its shards."""
+    return int(2 * budget.seconds_max + 120)
 
 
 @dataclass(frozen=True)
@@ -44,10 +51,11 @@ class Holding:
         self._client: SlsClient | None = None
         self._coordinator: Coordinator | None = None
         self._renewal: Renewal | None = None
+        self._until_s: float | None = None
 
     def claim(self) -> Claim:
-        """Claim shards of the logstore; they are renewed until they are let go. Shards held before are let go
-        first.
+        """Claim shards of the logstore; they are renewed until they are let go, or until the run has worked
+        for so long since its first claim that it must hang. Shards held before are let go first.
 
         Raises as `Coordinator.claim` does.
         """
@@ -58,7 +66,11 @@ class Holding:
         claim = members.claim()
         for line in members.drift if isinstance(members, ServerGroup) else ():
             self._warn(f"{line}: the group keeps its own, since other members rely on it")
-        self._renewal = Renewal(self._coordinator, claim, clock=self._clock, lost=self._lost)
+        if self._until_s is None:
+            self._until_s = self._clock.monotonic() + work_max_s(self._logstore.budget)
+        self._renewal = Renewal(
+            self._coordinator, claim, clock=self._clock, lost=self._lost, until_s=self._until_s
+        )
         self._renewal.start()
         return claim
 

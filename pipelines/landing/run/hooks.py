@@ -11,7 +11,8 @@ do, too, as `package:module`. All get the logstore's name first.
                                               not published is planned again by whoever comes next
 
 They see numbers, never logs. Kafka's rebalance listener has the same three moments. A `before_release` that
-works on and on keeps the shards from others: the claim is renewed beside it. A run waits for each of them as
+works on and on keeps the shards from others, since the claim is renewed beside it, until the run must hang
+(`holding.work_max_s`). A run waits for each of them as
 long as it takes, and says so after half a minute, again and again, since nothing else would say what it does.
 """
 

@@ -166,7 +166,8 @@ def altered(kind: str, column: Column[object], to: str, value: str) -> tuple[str
     )
 
 
-PLAIN = [column for column in CELLS if not column.primary_key]
+PLAIN = [column for column in CELLS if not column.primary_key and column is not INSTANCES.c.create_time]
+"""What statements read, each for itself: since when an instance is there, people alone ask."""
 
 
 @pytest.mark.parametrize("kind", STRANGE)
@@ -208,7 +209,7 @@ def test_a_cell_that_must_not_be_empty_and_is_is_named(kind: str, databases: Dat
 
 @pytest.mark.parametrize("kind", ["sqlite", *STRANGE])
 def test_a_moment_that_no_clock_has_is_named(kind: str, databases: Databases) -> None:
-    for column in (LEASES.c.update_time, INSTANCES.c.create_time):
+    for column in (LEASES.c.update_time, INSTANCES.c.update_time):
         for value in (-1, 2**62, 2**63 - 1):
             address = databases.new(kind)
             leases, store = filled(address)

@@ -43,7 +43,7 @@ SAYS: dict[str, list[tuple[str, ...]]] = {
         ("snapshots kept 2",),
         ("0 rows in 2 snapshots",),
     ],
-    "several-deployments": [("blue-cli-",), ("checkpoints: 4 of 4 published", "STOP_COMPLETED")],
+    "several-deployments": [("open blue",), ("checkpoints: 4 of 4 published", "open blue")],
     "spark-cluster": [(), ("3 rows into bronze.shop",)],
     "back-up": [(), ("3 rows into bronze.shop",), ("verified: 5 rows", "3 rows into", "verified: 8 rows")],
     "../upgrade": [("version 0.1.0", "verified: 8 rows"), ("0 wrong", "nothing new", "verified: 8 rows")],
