@@ -46,7 +46,7 @@ class Folder:
     """The folder, and a clock that only goes on."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.now_s = path, NOW_S
+        self.path, self.now_s, self.port = path, NOW_S, "0"
 
     def call(self, *words: str, endpoint: str) -> dict[str, Any]:
         """The document that a verb prints."""
@@ -66,7 +66,7 @@ class Folder:
     def served(self, *calls: tuple[str, ...]) -> list[dict[str, Any]]:
         """What verbs say, one after another, of the service as it is at this hour."""
         with subprocess.Popen(
-            [*PROGRAM, "emulator", "--port", "0", "--data", "emulator", "--now", str(self.now_s)],
+            [*PROGRAM, "emulator", "--port", self.port, "--data", "emulator", "--now", str(self.now_s)],
             cwd=self.path,
             env={**os.environ, **ENVIRONMENT, "PYTHONUNBUFFERED": "1"},
             stdout=subprocess.PIPE,
@@ -75,6 +75,8 @@ class Folder:
             assert service.stdout is not None
             try:
                 endpoint = service.stdout.readline().split()[-1]
+                # At the same address from then on: it is part of what a command is known by on a machine.
+                self.port = endpoint.rpartition(":")[2]
                 return [self.call(*words, endpoint=endpoint) for words in calls]
             finally:
                 service.terminate()
