@@ -93,10 +93,12 @@ fuzz: setup ## hostile values, LogGroups, answers, sequences of verbs and contra
 	@$(BIN)/python -m fuzz --minutes $(or $(MINUTES),4) $(if $(LANE),--lane $(LANE)) $(if $(SEED),--seed $(SEED))
 
 .PHONY: clean
-clean: ## remove what the other verbs made; landed data in var/lake stays
-	@rm -rf $(VENV) var/jars var/cache var/demo var/.demo.lock var/dev var/.dev.lock var/bench var/conformance var/chaos/run var/fuzz/run build sls_lake.egg-info
-	@find sls_io pipelines examples tests bench conformance real chaos fuzz -name __pycache__ -type d -prune -exec rm -rf {} +
-	@if [ -e var/lake ]; then echo "kept var/lake: it holds landed data; remove it yourself if you mean it"; fi
+clean: ## remove what the other verbs made; landed data and all else that is in var stays, and is named
+	@rm -rf $(VENV) var/jars var/cache var/site var/demo var/.demo.lock var/dev var/.dev.lock var/bench var/conformance var/chaos/run var/fuzz/run
+	@rm -rf var/dbt var/spark var/spark-server var/spark.log build sls_lake.egg-info .hypothesis
+	@find . -path ./var -prune -o -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+	@rmdir var/chaos var/fuzz var 2>/dev/null || true
+	@if [ -e var ]; then echo "kept in var, remove it yourself if you mean it: $$(ls -A var | tr '\n' ' ')"; fi
 
 # --- behind `setup` ----------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ SLS_ENDPOINT and the key pair come from the environment.
 """
 
 import os
-import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections import Counter
 
 from sls_io import Group, open_logstore
@@ -30,4 +30,7 @@ def main(project: str, logstore: str, group: str, holder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    asked = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    for name in ("project", "logstore", "group", "holder"):
+        asked.add_argument(name)
+    main(**vars(asked.parse_args()))

@@ -5,7 +5,7 @@
 The catalog and the keys are those of every verb; beside a running `make dev`: `. var/dev/env`.
 """
 
-import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 
 from pipelines.landing.inspection.frames import open_ledger
 
@@ -22,4 +22,6 @@ def main(defs: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    asked = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    asked.add_argument("defs")
+    main(**vars(asked.parse_args()))

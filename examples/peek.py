@@ -6,14 +6,14 @@ SINCE is a time such as 2026-11-20T08:00 (UTC). SLS_ENDPOINT and the key pair co
 """
 
 import os
-import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 
 from sls_io import open_logstore
 
 LOGS = 10
 
 
-def main(project: str, logstore: str, shard: str, since: str | None = None) -> None:
+def main(project: str, logstore: str, shard: str, since: str | None) -> None:
     """Show a few logs, each key a column, and what the keys hold."""
     with open_logstore(os.environ["SLS_ENDPOINT"], project, logstore) as logs:
         frame = logs.peek(int(shard), LOGS, since=since)
@@ -23,4 +23,8 @@ def main(project: str, logstore: str, shard: str, since: str | None = None) -> N
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    asked = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    for name in ("project", "logstore", "shard"):
+        asked.add_argument(name)
+    asked.add_argument("since", nargs="?")
+    main(**vars(asked.parse_args()))

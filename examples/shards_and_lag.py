@@ -6,7 +6,7 @@ SLS_ENDPOINT and the key pair come from the environment; beside a running `make 
 """
 
 import os
-import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 
 from sls_io import open_logstore
 
@@ -21,4 +21,7 @@ def main(project: str, logstore: str, group: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    asked = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    for name in ("project", "logstore", "group"):
+        asked.add_argument(name)
+    main(**vars(asked.parse_args()))

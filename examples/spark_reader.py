@@ -8,13 +8,14 @@ the environment; on a cluster each worker needs the pair in its own, and our pac
 
 import os
 import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 
 from pyspark.sql import SparkSession
 
 from pipelines.landing.spark.source import register
 
 
-def main(project: str, logstore: str, start: str = "1970-01-01") -> None:
+def main(project: str, logstore: str, start: str) -> None:
     """Logs by status."""
     # Workers with this Python, which has our packages: Spark's own choice is the python3 of the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -30,4 +31,8 @@ def main(project: str, logstore: str, start: str = "1970-01-01") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    asked = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    for name in ("project", "logstore"):
+        asked.add_argument(name)
+    asked.add_argument("start", nargs="?", default="1970-01-01")
+    main(**vars(asked.parse_args()))

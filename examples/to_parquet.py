@@ -7,7 +7,7 @@ whole: what could not be read is an error. SLS_ENDPOINT and the key pair come fr
 """
 
 import os
-import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,20 +15,23 @@ import pyarrow.parquet as pq
 from sls_io import open_logstore
 
 
-def main(project: str, logstore: str, since: str, until: str, name: str) -> None:
+def main(project: str, logstore: str, since: str, until: str, file: str) -> None:
     """Write next to the place, then move."""
-    rows, unfinished = 0, Path(f"{name}.unfinished")
+    rows, unfinished = 0, Path(f"{file}.unfinished")
     with (
         open_logstore(os.environ["SLS_ENDPOINT"], project, logstore, columns=["status"]) as logs,
-        pq.ParquetWriter(unfinished, logs.schema, compression="zstd") as file,
+        pq.ParquetWriter(unfinished, logs.schema, compression="zstd") as parquet,
     ):
         for shard in logs.shards():
             for batch in logs.batches(shard.id, since=since, until=until):
-                file.write_batch(batch)
+                parquet.write_batch(batch)
                 rows += batch.num_rows
-    unfinished.replace(name)
-    print(f"{rows} logs in {name}")
+    unfinished.replace(file)
+    print(f"{rows} logs in {file}")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    asked = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    for name in ("project", "logstore", "since", "until", "file"):
+        asked.add_argument(name)
+    main(**vars(asked.parse_args()))

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from sls_io.coordination.static import Static
     from sls_io.decoding.pairs import Declared
     from sls_io.reader.broadcast import Broadcast
+    from sls_io.reader.consumer import Processor
     from sls_io.reader.held import Held
     from sls_io.reader.logstore import Reader, ShardStatus, open_logstore
     from sls_io.reader.rows import Extent, Rows
@@ -70,6 +71,7 @@ __all__ = [
     "Rows",
     "Declared",
     "Held",
+    "Processor",
     "Broadcast",
     # the client
     "SlsClient",
@@ -141,6 +143,7 @@ _LATER = {
     "Rows": "sls_io.reader.rows",
     "Declared": "sls_io.decoding.decode",
     "Held": "sls_io.reader.held",
+    "Processor": "sls_io.reader.consumer",
     "Broadcast": "sls_io.reader.broadcast",
     "SlsClient": "sls_io.wire.client",
     "Page": "sls_io.wire.client",

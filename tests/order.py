@@ -20,6 +20,7 @@ LONGEST = (
     "tests/integration/live/test_demo.py",
     "tests/integration/live/test_examples.py",
     "tests/integration/live/test_tutorial.py",
+    "tests/integration/live/test_howto.py",
     "tests/integration/live/test_chaos.py",
     "tests/integration/live/test_dev.py",
     "tests/integration/live/test_backends.py",

@@ -1,15 +1,17 @@
 """What the pages say is tried: examples load, named files and verbs exist, none is forgotten."""
 
 import ast
+import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from pipelines.cli.main import VERBS
+from pipelines.cli.main import EXIT_USAGE, VERBS
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.refusals import Refusals
 from sls_io.values.clock import SYSTEM_CLOCK
@@ -93,6 +95,33 @@ def test_an_example_is_short_says_how_to_run_it_and_uses_public_names(example: P
     assert not re.search(r"^\s*(?:from|import) sls_io\.", text, flags=re.MULTILINE)
 
 
+_RUN_EACH = """
+import contextlib, io, json, runpy, sys
+said = {}
+for path in sys.argv[1:]:
+    for arguments in ([], ["--help"]):
+        sys.argv, shown = [path, *arguments], io.StringIO()
+        with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
+            try:
+                runpy.run_path(path, run_name="__main__")
+            except SystemExit as ended:
+                said[" ".join([path, *arguments])] = [ended.code, shown.getvalue()]
+print(json.dumps(said))
+"""
+
+
+def test_an_example_without_arguments_and_asked_for_help_says_how_it_is_run() -> None:
+    paths = [str(path.relative_to(ROOT)) for path in EXAMPLES]
+    done = subprocess.run(
+        [sys.executable, "-c", _RUN_EACH, *paths], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    said = json.loads(done.stdout)
+    for path in paths:
+        (wrong, usage), (right, whole) = said[path], said[f"{path} --help"]
+        assert (wrong, right) == (EXIT_USAGE, 0)
+        assert f"usage: {Path(path).name}" in usage and f"python {path} " in whole
+
+
 def test_every_file_the_map_names_is_there() -> None:
     folders = "sls_io|pipelines|examples|docs|dbt|bench|conformance|real|chaos|tests"
     named = re.findall(rf"`((?:{folders})/[\w./]*)`", ARCHITECTURE)
@@ -135,6 +164,22 @@ def test_a_java_home_that_is_none_is_named_with_its_cure() -> None:
     )
     assert found.returncode == 1
     assert "JAVA_HOME is /nonexistent" in found.stderr and "unset JAVA_HOME" in found.stderr
+
+
+def test_an_index_that_nobody_answers_for_is_one_sentence_and_nothing_is_installed() -> None:
+    """By the real uv and pip of this environment."""
+    nobody = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0", "UV_HTTP_RETRIES": "0"}
+    found = subprocess.run(
+        ["sh", ".ci/install", str(Path(sys.executable).parent), "no-such-package-of-ours"],
+        cwd=ROOT,
+        env={**os.environ, **nobody, "PIP_FIND_LINKS": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    last = found.stderr.splitlines()[-1]
+    assert found.returncode == 1
+    assert last.startswith("The packages are not installed: the package index cannot be reached"), last
 
 
 def test_make_alone_lists_the_verbs() -> None:

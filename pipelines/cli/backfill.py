@@ -7,7 +7,8 @@
               keys that are drop or hash by now out of all rows; pulls nothing
 
 No mode moves a checkpoint. A second fill of the same hours changes nothing. Fill removes nothing and runs at
-once; the other modes are a dry run until `--execute`, and a dry run is always done in this process.
+once, but with `--dry-run`; the other modes are a dry run until `--execute`. A dry run is always done in this
+process.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,9 +20,9 @@ import click
 from rich.markup import escape
 
 from pipelines.cli import dagster_client
-from pipelines.cli.deciding import decide
+from pipelines.cli.deciding import decide, dry_run_option
 from pipelines.cli.hours import HourParam
-from pipelines.cli.land import landing_line
+from pipelines.cli.land import landing_line, tell_dagster
 from pipelines.cli.land import show as show_landing
 from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.main import EXIT_FAILED
@@ -32,6 +33,7 @@ from pipelines.landing.hours import HOURS_MAX, check_begun, hour_text, hours_tex
 from pipelines.landing.inspection.history import hours_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
+from pipelines.landing.operations.fill import PlannedFilling, plan_filling
 from pipelines.landing.operations.mend import Kept, plan_mend
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.run.driver import Run
@@ -61,6 +63,7 @@ from sls_io.wire.client import SlsClient
 )
 @click.option("--local", is_flag=True, help="Land here, without Dagster.")
 @click.option("--execute", is_flag=True, help="Do it; without this, all modes but fill are a dry run.")
+@dry_run_option
 @click.option(
     "--dagster-url",
     envvar=dagster_client.URL_VARIABLE,
@@ -78,6 +81,7 @@ def backfill(
     mode: str,
     local: bool,
     execute: bool,
+    dry_run: bool,
     dagster_url: str,
 ) -> None:
     """Land what the receive hours lack, or replace them; moves no checkpoint.
@@ -85,6 +89,8 @@ def backfill(
     Names what cannot be landed and exits with 1: hours that are not received yet or were removed by decision,
     and logs that retention took.
     """
+    if dry_run and execute:
+        raise click.UsageError("--dry-run and --execute contradict each other: leave one out")
     logstore = resolve_to_land(name)
     end = (first if last is None else last) + 1
     if not first < end <= first + HOURS_MAX:
@@ -97,8 +103,8 @@ def backfill(
             replace_here(output, logstore, hours, execute=execute)
         else:
             mend_here(output, logstore, hours, "rest" if mode == "rest" else "errors", execute=execute)
-    elif local:
-        fill_here(output, logstore, (first, end))
+    elif local or dry_run:
+        fill_here(output, logstore, hours, dry_run=dry_run)
     else:
         check_begun(hours, SYSTEM_CLOCK.now())
         by_dagster(output, logstore, hours, mode, dagster_url)
@@ -138,40 +144,57 @@ def _as_values(so_far: Mapping[int, int]) -> list[dict[str, object]]:
     return [{"hour": hour_text(hour), "rows": count} for hour, count in so_far.items()]
 
 
-def fill_here(output: Output, logstore: Logstore, hours: tuple[int, int]) -> None:
-    """Land the hours in this process, and name what of them cannot be landed."""
-    asked = range(*hours)
-    before = _lacking(logstore, asked)
-    if {hour for lack in before if lack.kind in reach.NEVER for hour in lack.hours}.issuperset(asked):
+def fill_here(output: Output, logstore: Logstore, hours: range, *, dry_run: bool) -> None:
+    """Land what the hours lack in this process, or only say what that is; and name what of them cannot be
+    landed."""
+    before = _lacking(logstore, hours)
+    if {hour for lack in before if lack.kind in reach.NEVER for hour in lack.hours}.issuperset(hours):
         output.result({"rows": 0, "problems": [], "cannot_come": _say(output, before)})
         click.get_current_context().exit(EXIT_FAILED)
-    open_ones = _say_not_over(output, logstore, asked)
+    open_ones, lake = _say_not_over(output, logstore, hours), Lake.default()
+    with SlsClient(logstore.service) as client:
+        planned = plan_filling(lake, logstore, client, hours, before)
+    carry_out = partial(_fill, output, logstore, planned, hours, open_ones)
+    if planned.needed and not dry_run:
+        decide(output, planned, carry_out, now=True)
+        return
+    lacks, so_far = _say(output, before), _as_values(_landed_of(logstore, open_ones))
+    nothing = {} if planned.needed else {"rows": 0, "problems": []}
+    more = {"cannot_come": lacks, "not_over": so_far, **nothing}
+    decide(output, planned, carry_out, now=not dry_run, more=more, by="")
+    if lacks:
+        click.get_current_context().exit(EXIT_FAILED)
+
+
+def _fill(
+    output: Output, logstore: Logstore, planned: PlannedFilling, hours: range, open_ones: range
+) -> operation.Finished:
     engine = engine_here()
     with commits(logstore.table) as made:
         with (
             landing_line(output, f"backfill {logstore.name}", engine) as line,
-            Run(logstore, engine, mode="fill", hours=hours, on_event=line.phase) as run,
+            Run(logstore, engine, mode="fill", hours=(hours.start, hours.stop), on_event=line.phase) as run,
         ):
             report = run.land()
             made.snapshot(report.snapshot_id)
             verdict = run.reconcile()
-        lacking, so_far = _lacking(logstore, asked), _landed_of(logstore, open_ones)
+        lacking, so_far = _lacking(logstore, hours), _landed_of(logstore, open_ones)
     if lacking:
         waits = {shard: why for shard, why in report.waits.items() if why.kind is not Why.NOTHING_MISSING}
         report = replace(report, waits=waits)
     show_landing(output, report, verdict, [])
+    if verdict.ok:
+        tell_dagster(output, logstore, report, {*open_ones, *(h for lack in lacking for h in lack.hours)})
     lacks = _say(output, lacking)
     _say_so_far(output, so_far)
-    output.result(
-        {
-            **asdict(report),
-            "problems": list(verdict.problems),
-            "cannot_come": lacks,
-            "not_over": _as_values(so_far),
-        }
-    )
-    if lacks or report.undone or not verdict.ok:
-        click.get_current_context().exit(EXIT_FAILED)
+    told = {
+        **asdict(report),
+        "problems": list(verdict.problems),
+        "cannot_come": lacks,
+        "not_over": _as_values(so_far),
+    }
+    fails = bool(lacks or report.undone or not verdict.ok)
+    return operation.Finished(report.snapshot_id, planned.view, fails, told)
 
 
 def _lacking(logstore: Logstore, hours: range) -> tuple[reach.Lack, ...]:

@@ -14,12 +14,12 @@ from rich.markup import escape
 from pipelines.cli.logstores import logstore_option, resolve, resolve_to_land
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, cell, heading, verb
+from pipelines.cli.session import DRY_RUN
+from pipelines.landing.commit.decision import Decision, Finished, Tools
 from pipelines.landing.commit.effect import Effect
-from pipelines.landing.commit.operation import Decision, Finished, Tools
-from pipelines.landing.table.lake import Lake
-from sls_io.wire.client import SlsClient
 
 execute_option = click.option("--execute", is_flag=True, help="Do it; without this it is a dry run.")
+dry_run_option = click.option(DRY_RUN, is_flag=True, help="Say what would be done, and change nothing.")
 _LISTED = 20
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -40,6 +40,9 @@ def decision(
 
     def made(plan: Callable[..., Decision[Any]]) -> Callable[..., Decision[Any]]:
         def run(output: Output, *, name: str | None, execute: bool, **asked: Any) -> None:
+            from pipelines.landing.table.lake import Lake
+            from sls_io.wire.client import SlsClient
+
             logstore, lake = (resolve_to_land if lands else resolve)(name), Lake.default()
             with SlsClient(logstore.service) as client:
                 planned = plan(lake, logstore, client, **asked)
@@ -63,8 +66,12 @@ def decide(
     *,
     now: bool,
     more: Mapping[str, Any] | None = None,
+    by: str = "--execute",
 ) -> None:
-    """Show what was planned, and do it where `now`, else say how to; `more` is in the document beside it."""
+    """Show what was planned, and do it where `now`, else say how to; `more` is in the document beside it.
+
+    `by` is the option that does it; "" for a verb that does it without one, and has a dry run by request.
+    """
     done = Finished(None, planned.view)
     show_effect(output, done.view)
     if not planned.needed:
@@ -75,10 +82,12 @@ def decide(
         output.say_cures(*done.view.then())
     else:
         if planned.refusal:
-            output.say(f"dry run: nothing was changed, and --execute is refused: {escape(planned.refusal)}")
+            output.say(
+                f"dry run: nothing was changed, and {by or 'it'} is refused: {escape(planned.refusal)}"
+            )
         else:
             losses = [note.text for note in done.view.said() if note.level == "loss"]
-            output.say_dry(planned.does, loses=losses)
+            output.say_dry(planned.does, loses=losses, by=by)
         output.say_cures(*planned.cures)
     told = {**done.view.document(), **done.more, **(more or {})}
     output.result({"executed": now, "committed": done.snapshot, **told})

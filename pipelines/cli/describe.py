@@ -58,7 +58,7 @@ def describe(output: Output, *, name: str | None) -> None:
             "shards": [asdict(view) for view in views],
             "ahead": [view.shard for view in views if view.ahead],
             "runway": asdict(left) | {"shortest_s": left.shortest_s} if (left := _runway(facts)) else None,
-            "health": [asdict(found) for found in findings(facts, logstore)],
+            "health": [found.document(logstore.option) for found in findings(facts, logstore)],
             "files": [asdict(hour) for hour in files],
             "refused": refused,
         }
@@ -86,11 +86,13 @@ def show(output: Output, logstore: Logstore, views: list[ShardView], facts: Vita
             "rows": view.rows,
             "reached_s": view.reached_s,
             "lag": span(view.lag_s),
+            "behind_bytes": view.behind_bytes,
             "runway": _left(runways.get(view.shard)),
+            "snapshot": view.snapshot_id,
         }
         for view in views
     ]
-    output.records(rows, less=("frontier", "end", "checkpoint", "holder", "reached (UTC)"))
+    output.records(rows, less=("snapshot", "frontier", "end", "checkpoint", "holder", "reached (UTC)"))
     for view in views:
         say_backlog(output, view.shard, view.backlog)
     if ahead := [str(view.shard) for view in views if view.ahead]:

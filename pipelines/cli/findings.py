@@ -6,6 +6,7 @@ from rich.markup import escape
 
 from pipelines.cli.output import Output
 from pipelines.landing.watch.health import Finding, Kind, Level
+from sls_io.values.cures import Cure
 
 _MARKS = {
     Level.OK: "{}",
@@ -16,12 +17,14 @@ _MARKS = {
 
 
 def say_findings(output: Output, found: Iterable[Finding]) -> None:
-    """A line for each kind that is not well, with what has no room in it below; the runway always has one."""
+    """A line for each kind that is not well, with what has no room in it below, and what settles it, once.
+    The runway always has a line."""
+    told = set[Cure]()
     for each in found:
         if each.level is Level.OK and each.kind is not Kind.RUNWAY:
             continue
         output.say(f"{_MARKS[each.level].format(each.kind.value)}: {escape(each.text)}")
         for line in each.more:
             output.say(f"  {escape(line)}")
-        for name, text in each.cures.items():
-            output.say(f"  {name}: {escape(text)}")
+        output.say_cures(*(cure for cure in each.cures if cure not in told))
+        told.update(each.cures)

@@ -14,6 +14,7 @@ from pipelines.cli.positions import STATES, PlaceView, document, group_info, loo
 from pipelines.cli.stores import GroupName
 from pipelines.landing.logstore import Logstore
 from sls_io.checkpoints.group import GroupCheckpoints
+from sls_io.checkpoints.lag import GroupState, group_state
 from sls_io.checkpoints.store import Kept
 from sls_io.values.cures import Call
 from sls_io.values.errors import ClaimLost, ConfigError
@@ -45,13 +46,14 @@ def listed(output: Output, *, name: str | None) -> None:
     """Show the logstore's consumer groups, who is seen in them, and when they last moved."""
     logstore = resolve(name)
     with SlsClient(logstore.service) as client:
-        found = [(info, GroupCheckpoints(client, info.name).read()) for info in client.groups()]
-    rows = [_summary(info, entries) for info, entries in found]
+        heads = Heads(client)
+        rows = [_listed(client, info, heads) for info in client.groups()]
     output.table(
-        ["group", ">timeout", "order", ">held", ">checkpoints", "last (UTC)", ""],
+        ["group", "state", ">timeout", "order", ">held", ">checkpoints", "last (UTC)", ""],
         [
             (
                 escape(row["name"]),
+                row["state"],
                 f"{row['timeout_s']} s",
                 row["order"],
                 row["held"],
@@ -69,9 +71,20 @@ def listed(output: Output, *, name: str | None) -> None:
     output.result({"groups": rows})
 
 
-def _summary(info: GroupInfo, entries: Mapping[int, Kept]) -> dict[str, Any]:
+def _listed(client: SlsClient, info: GroupInfo, heads: Heads) -> dict[str, Any]:
+    """Where nobody or somebody holds every shard, that is its state; else each shard is asked for its own."""
+    entries = GroupCheckpoints(client, info.name).read()
+    held = {shard for shard, entry in entries.items() if entry.holder}
+    state = GroupState.STABLE if held else GroupState.EMPTY
+    if held and {shard.id for shard in client.shards()} - held:
+        state = group_state(look_at_group(client, info, heads).states)
+    return _summary(info, entries, state)
+
+
+def _summary(info: GroupInfo, entries: Mapping[int, Kept], state: GroupState) -> dict[str, Any]:
     return {
         **asdict(info),
+        "state": state,
         "shards": len(entries),
         "held": sum(bool(entry.holder) for entry in entries.values()),
         "checkpoints": sum(entry.cursor is not None for entry in entries.values()),
@@ -104,7 +117,7 @@ def describe(output: Output, *, group: str | None, members: bool, state: bool, n
         show_places(output, [view])
     output.result(
         {
-            **_summary(info, view.kept),
+            **_summary(info, view.kept, group_state(view.states)),
             "drift": drift(logstore.group, info),
             "members": _members(view),
             "shards": document(view)["shards"],
@@ -119,7 +132,10 @@ def drift(ours: Group, info: GroupInfo) -> list[str]:
 
 def _show_state(output: Output, logstore: Logstore, info: GroupInfo, view: PlaceView) -> None:
     order = "children wait for their parents" if info.order else "in no order"
-    output.say(f"group {escape(info.name)}: a silent holder is dropped after {info.timeout_s} s, {order}")
+    output.say(
+        f"group {escape(info.name)} is {group_state(view.states)}, as Kafka calls it: a silent holder is "
+        f"dropped after {info.timeout_s} s, {order}"
+    )
     for text in drift(logstore.group, info):
         output.say(f"[yellow]differs from the settings[/]: {text}")
         output.say_cures(Call(("groups", "set", info.name), does="changes it"))
@@ -227,7 +243,7 @@ def delete(output: Output, *, group: str, name: str | None, execute: bool) -> No
     with SlsClient(logstore.service) as client:
         info = group_info(client, group)
         entries = GroupCheckpoints(client, group).read()
-        summary = _summary(info, entries)
+        summary = _summary(info, entries, GroupState.DEAD if execute else GroupState.EMPTY)
         if summary["holders"]:
             raise ClaimLost(
                 f"group {group!r} is read by {', '.join(summary['holders'])}: end that first, and ask again "

@@ -8,23 +8,27 @@ The service takes a log time only within 7 days before and 15 minutes after its 
 that (an archived log file), or of a time that cannot be read, is sent with the service's time as log time,
 and the load says so; its own time stays in its key, `time_local` for access logs.
 
-A file is read to its end before anything of it is sent. A load that still ends in its middle says what is
-stored and how to go on from there: later nothing tells a log that was sent twice from one that was sent once.
+A file is read to its end before anything of it is sent; a dry run packs all of it and sends nothing. A load
+that still ends in its middle says what is stored and how to go on from there: later nothing tells a log that
+was sent twice from one that was sent once.
 """
 
 import logging
 import os
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import click
 
+from pipelines.cli.deciding import decide, dry_run_option
 from pipelines.cli.emulator_admin import admin_of
 from pipelines.cli.files.accesslog import generated
 from pipelines.cli.files.lines import Log
+from pipelines.cli.files.loading import Loading, oddities
 from pipelines.cli.files.log_files import AUTO, FORMATS, LogFile, check_file, parse_file, recognise
 from pipelines.cli.files.packing import (
     GROUP_ROWS,
@@ -38,6 +42,8 @@ from pipelines.cli.main import EXIT_FAILED, facts, kind_of, sentence
 from pipelines.cli.output import Output, megabytes, verb
 from pipelines.cli.progress import Line
 from pipelines.landing import json_log
+from pipelines.landing.commit.decision import Decision, Finished
+from pipelines.landing.commit.effect import Note
 from sls_io.emulator import Admin
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import ServiceError, SlsError, Throttled, TransportError
@@ -50,8 +56,22 @@ PATIENCE_S = 300.0
 _PAUSE_S = 1.0
 
 
+class Sink(Protocol):
+    """What takes LogGroups: a client, or for a dry run nobody."""
+
+    def put_raw(self, body: bytes, /) -> object:
+        """Take one that is serialised. Raises as `SlsClient.put_raw`."""
+
+
+class Nowhere:
+    """Takes everything and keeps nothing."""
+
+    def put_raw(self, body: bytes, /) -> None:
+        """Nothing."""
+
+
 def put(
-    client: SlsClient,
+    client: Sink,
     packer: Packer,
     logs: Iterable[Log],
     *,
@@ -69,7 +89,7 @@ def put(
         on_rows(packed.rows)
 
 
-def put_patiently(client: SlsClient, body: bytes, *, clock: Clock = SYSTEM_CLOCK) -> None:
+def put_patiently(client: Sink, body: bytes, *, clock: Clock = SYSTEM_CLOCK) -> None:
     """Send a group once a shard takes it: a refused one was not stored, so sending it again is safe."""
     until_s = clock.monotonic() + PATIENCE_S
     while True:
@@ -84,7 +104,7 @@ def put_patiently(client: SlsClient, body: bytes, *, clock: Clock = SYSTEM_CLOCK
 
 
 def put_over_hours(
-    client: SlsClient,
+    client: Sink,
     admin: Admin,
     packer: Packer,
     logs_of: Callable[[range, float], Iterable[Log]],
@@ -106,18 +126,35 @@ def put_over_hours(
         put(client, packer, logs_of(rows[piece.start : piece.stop], at_s), at_s=at_s, on_rows=on_rows)
 
 
+def _named(service: Service, shards: int) -> tuple[str, str]:
+    return f"project {service.project}", f"logstore {service.logstore} with {shards} shards"
+
+
+def missing(client: SlsClient, *, shards: int, create_first: bool) -> list[str]:
+    """What `create` would create, in words. Without `create_first` what is missing is the service's error."""
+    project, logstore = _named(client.service, shards)
+    lacks = {"projectnotexist": [project, logstore], "logstorenotexist": [logstore]}
+    try:
+        client.origin()
+    except ServiceError as error:
+        if not create_first or error.code.lower() not in lacks:
+            raise
+        return lacks[error.code.lower()]
+    return []
+
+
 def create(client: SlsClient, *, shards: int) -> list[str]:
     """Create the project and the logstore where they are missing; what was created, in words."""
     service, created = client.service, []
-    transport = client.transport
+    transport, names = client.transport, _named(client.service, shards)
     steps: list[tuple[str, str, Callable[[], object]]] = [
         (
-            f"project {service.project}",
+            names[0],
             "ProjectAlreadyExist",
             lambda: transport.create_project(service.project, "created by sls-lake load"),
         ),
         (
-            f"logstore {service.logstore} with {shards} shards",
+            names[1],
             "LogStoreAlreadyExist",
             lambda: transport.create_logstore(
                 service.project, service.logstore, ttl=30, shard_count=shards, auto_split=False
@@ -200,6 +237,7 @@ def format_option(of: str) -> Callable[[Any], Any]:
     show_default=True,
     help="Shards of a logstore made by --create.",
 )
+@dry_run_option
 @verb
 def load(
     output: Output,
@@ -215,6 +253,7 @@ def load(
     group_size: int,
     create_first: bool,
     shards: int,
+    dry_run: bool,
 ) -> None:
     """Put lines of a file, or generated rows, into a logstore."""
     if (path is None) == (rows is None):
@@ -226,23 +265,58 @@ def load(
     numbers = range(first_row, first_row + (rows or 0))
     with SlsClient(service) as client:
         source = lines or NumberedRows.over(spread_hours, service, seed, numbers)
-        created = create(client, shards=shards) if create_first else []
-        now_s = source.now_s or client.now_s()
+        creates = missing(client, shards=shards, create_first=create_first)
         packer = Packer(_source(path), group_rows=group_size)
-        with output.progress(f"load {service.logstore}") as progress:
-            started = SYSTEM_CLOCK.monotonic()
-            moved = _telling(progress, packer.counts, source.total)
-            try:
-                source.put(client, packer, now_s, moved)
-            except (Exception, KeyboardInterrupt) as error:
-                progress.end()
-                ending = ending_of(packer.counts, error, path, first_line, numbers)
-                if not ending.stored and not ending.unknown:
-                    raise
+        if dry_run:
+            with output.progress(f"load {service.logstore}, dry run") as progress:
+                source.without_clock().put(
+                    Nowhere(), packer, source.now_s or client.now_s(), _telling(progress, packer, source)
+                )
+        else:
+            packer.counts.rows = source.total or 0
+        loading = Loading.of(service, packer.counts, creates, lines.file if lines else None)
+        ended = partial(ending_of, path=path, first=first_line, rows=numbers)
+
+        def carry_out() -> Finished:
+            source.begin()
+            created = create(client, shards=shards) if create_first else []
+            packer = Packer(_source(path), group_rows=group_size)
+            _send(output, client, source, packer, ended)
+            done = Loading.of(service, packer.counts, created, lines.file if lines else None)
+            _tell(output, done)
+            return Finished(None, done)
+
+        decide(output, Decision(view=loading), carry_out, now=not dry_run, by="")
+
+
+def _tell(output: Output, done: Loading) -> None:
+    speed = done.raw_bytes / 1e6 / done.seconds if done.seconds else 0.0
+    output.say(
+        f"{done.rows:,} rows in {done.groups:,} groups, {megabytes(done.raw_bytes)} raw, "
+        f"into {done.project}/{done.logstore}: {done.seconds:.1f} s, {speed:.1f} MB/s"
+    )
+    output.say_notes(map(Note, oddities(done)))
+
+
+def _send(
+    output: Output,
+    client: SlsClient,
+    source: "FileLines | NumberedRows",
+    packer: Packer,
+    ended: "Callable[[Counts, BaseException], Ending]",
+) -> None:
+    """Send them all; says what is stored where it ends in its middle."""
+    with output.progress(f"load {client.service.logstore}") as progress:
+        started = SYSTEM_CLOCK.monotonic()
+        try:
+            source.put(client, packer, source.now_s or client.now_s(), _telling(progress, packer, source))
+        except (Exception, KeyboardInterrupt) as error:
+            progress.end()
+            ending = ended(packer.counts, error)
+            if ending.stored or ending.unknown:
                 say_ending(output, ending, error)
-                raise
-            packer.counts.seconds = SYSTEM_CLOCK.monotonic() - started
-    report(output, service, packer.counts, created, lines.file if lines else None)
+            raise
+        packer.counts.seconds = SYSTEM_CLOCK.monotonic() - started
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +340,14 @@ class FileLines:
             progress.phase("reading the file once before anything is sent")
             return cls(file, first_line, check_file(file, first_line=first_line))
 
-    def put(self, client: SlsClient, packer: Packer, at_s: float, on_rows: Callable[[int], None]) -> None:
+    def begin(self) -> None:
+        """Nothing has to be done before they are sent."""
+
+    def without_clock(self) -> Self:
+        """These lines: no clock is set for them."""
+        return self
+
+    def put(self, client: Sink, packer: Packer, at_s: float, on_rows: Callable[[int], None]) -> None:
         """Send them, received now."""
         logs = parse_file(self.file, packer.counts, first_line=self.first_line)
         put(client, packer, logs, at_s=at_s, on_rows=on_rows)
@@ -284,14 +365,21 @@ class NumberedRows:
 
     @classmethod
     def over(cls, hours: int, service: Service, seed: int, numbers: range) -> Self:
-        """With `hours` the emulator's clock is set to the first of them: before anything is created, for a
-        shard younger than its first log is no honest history."""
+        """With `hours` their last one is the emulator's now."""
         if not hours:
             return cls(seed, numbers)
         admin = admin_of(service)
-        now_s = admin.now()
-        admin.set_clock(now_s - (hours - 1) * HOUR_S)
-        return cls(seed, numbers, admin, hours, now_s)
+        return cls(seed, numbers, admin, hours, admin.now())
+
+    def begin(self) -> None:
+        """Set the emulator's clock to the first hour: before anything is created, for a shard younger than
+        its first log is no honest history."""
+        if self.admin is not None:
+            self.admin.set_clock(self.now_s - (self.hours - 1) * HOUR_S)
+
+    def without_clock(self) -> Self:
+        """The same rows, received now."""
+        return replace(self, admin=None)
 
     @property
     def total(self) -> int:
@@ -302,7 +390,7 @@ class NumberedRows:
         """The logs of some of the numbers."""
         return (generated(self.seed, number, at_s) for number in piece)
 
-    def put(self, client: SlsClient, packer: Packer, at_s: float, on_rows: Callable[[int], None]) -> None:
+    def put(self, client: Sink, packer: Packer, at_s: float, on_rows: Callable[[int], None]) -> None:
         """Send them."""
         if self.admin is None:
             put(client, packer, self.of(self.numbers, at_s), at_s=at_s, on_rows=on_rows)
@@ -319,13 +407,13 @@ class NumberedRows:
             )
 
 
-def _telling(progress: Line, counts: Counts, total: int | None) -> Callable[[int], None]:
-    """What tells the line how far the load is, of about `total` rows."""
-    started = SYSTEM_CLOCK.monotonic()
+def _telling(progress: Line, packer: Packer, source: FileLines | NumberedRows) -> Callable[[int], None]:
+    """What tells the line how far the load is."""
+    started, counts = SYSTEM_CLOCK.monotonic(), packer.counts
 
     def moved(_: int) -> None:
         rate = counts.bytes / 1e6 / max(SYSTEM_CLOCK.monotonic() - started, 0.001)
-        progress.counted(counts.stored, total, f"{counts.stored:,} rows, {rate:.1f} MB/s")
+        progress.counted(counts.stored, source.total, f"{counts.stored:,} rows, {rate:.1f} MB/s")
 
     return moved
 
@@ -394,56 +482,6 @@ def say_ending(output: Output, ending: Ending, error: BaseException) -> None:
         }
     )
     raise LoadEnded(f"{sentence(error)}. {ending.text}") from error
-
-
-def report(
-    output: Output, service: Service, counts: Counts, created: list[str], file: LogFile | None
-) -> None:
-    """Say what was loaded, and what was not as usual."""
-    for thing in created:
-        output.say(f"created {thing}")
-    output.say(
-        f"{counts.rows:,} rows in {counts.groups:,} groups, {megabytes(counts.bytes)} raw, "
-        f"into {service.project}/{service.logstore}: {counts.seconds:.1f} s, "
-        f"{counts.megabytes_per_s:.1f} MB/s"
-    )
-    if file is not None:
-        output.say(f"read {file.path.name} as {file.format_name}")
-    for oddity in oddities(counts):
-        output.say(oddity)
-    output.result(
-        {
-            "project": service.project,
-            "logstore": service.logstore,
-            "created": created,
-            "format": None if file is None else file.format_name,
-            "rows": counts.rows,
-            "groups": counts.groups,
-            "raw_bytes": counts.bytes,
-            "odd_lines": counts.odd_lines,
-            "blank_lines": counts.blank_lines,
-            "valueless": counts.valueless,
-            "odd_times": counts.odd_times,
-            "late_rows": counts.late_rows,
-            "future_rows": counts.future_rows,
-            "seconds": round(counts.seconds, 3),
-        }
-    )
-
-
-def oddities(counts: Counts) -> list[str]:
-    """What of a load was not as usual, and how often: all that a log does not carry as its file has it."""
-    null = "values are null, or `-` in the place of one, and are not sent: their keys are left out"
-    time = "they got the time of loading as log time, their own stays in its key"
-    found = {
-        "lines did not have the format: kept whole under the key `line`": counts.odd_lines,
-        "blank lines left out": counts.blank_lines,
-        null: counts.valueless,
-        f"rows have a time that cannot be read: {time}": counts.odd_times,
-        f"rows are older than the 7 days the service takes: {time}": counts.late_rows,
-        f"rows are further ahead than the 15 minutes the service takes: {time}": counts.future_rows,
-    }
-    return [f"{count:,} {what}" for what, count in found.items() if count]
 
 
 def _source(path: Path | None) -> str:

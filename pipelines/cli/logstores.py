@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 INIT = Call(("init", "DIR"), does="makes a project")
 _Entry = tuple[str, Path | str, Mapping[str, Any] | ConfigError]
-_OPTIONS = ("--logstore", "-l")
+LOGSTORE_OPTIONS = ("--logstore", "-l")
 
 
 def logstore_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """The `--logstore` option that all verbs share."""
     return click.option(
-        *_OPTIONS,
+        *LOGSTORE_OPTIONS,
         "name",
         metavar="NAME",
         shell_complete=_names_like,
@@ -198,7 +198,7 @@ def check_named(arguments: Sequence[str], *, needed: bool) -> None:
 
 def _named(argument: str, following: str) -> str:
     option, equals, value = argument.partition("=")
-    return (value if equals else following) if option in _OPTIONS else ""
+    return (value if equals else following) if option in LOGSTORE_OPTIONS else ""
 
 
 def resolve(name: str | None) -> "Logstore":

@@ -29,8 +29,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from pipelines.cli import session as sessions
-from pipelines.cli.logstores import check_named
-from pipelines.cli.output import SAID, UNWRITTEN
+from pipelines.cli.logstores import LOGSTORE_OPTIONS, check_named, logstore_option
+from pipelines.cli.session import SAID, UNWRITTEN
 from pipelines.landing import json_log
 from pipelines.landing.table.calls import PROGRAM, documents, line
 from pipelines.landing.umask import keep_others_out
@@ -127,6 +127,9 @@ class Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] in VERBS and args[0] not in _OWN_NAMES and not ctx.params.get("debug"):
             check_named(args[1:], needed=args[0] in _OF_A_LOGSTORE and set(args[1:]) <= {"--json"})
+        if ctx.resilient_parsing and args[0] not in _OWN_NAMES and args[-1] in LOGSTORE_OPTIONS:
+            # A shell asks for names of logstores: what the verb does is not needed for that.
+            return args[0], _of_a_logstore(args[0]), args[1:]
         if args and args[0] not in VERBS and not args[0].startswith("-") and not ctx.resilient_parsing:
             raise click.NoSuchCommand(args[0], possibilities=VERBS, ctx=ctx)
         return super().resolve_command(ctx, args)
@@ -134,6 +137,12 @@ class Verbs(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(verb, line) for verb, (_, line) in VERBS.items()])
+
+
+def _of_a_logstore(name: str) -> click.Command:
+    """A verb that has the option of a logstore and takes whatever stands beside it."""
+    takes_all = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.command(name, context_settings=takes_all)(logstore_option(lambda: None))
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

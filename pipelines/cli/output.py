@@ -32,6 +32,7 @@ from rich.table import Table
 
 from pipelines.cli import session
 from pipelines.cli.progress import Line, line
+from pipelines.cli.session import DRY_RUN, SAID, UNWRITTEN
 from pipelines.landing import json_log
 from pipelines.landing.commit.effect import Note
 from pipelines.landing.hours import hour_text, hours_text
@@ -40,8 +41,6 @@ from sls_io.values.cures import Call, Cure
 from sls_io.values.deadline import Deadline
 
 WIDTH_WITHOUT_TERMINAL = 100_000
-SAID, UNWRITTEN = "said", "unwritten"
-"""Set in click's object once a verb has printed its JSON document: an error after it prints no other."""
 NUMBER_MAX = 2**53 - 1
 """The largest integer that every reader of JSON has exactly."""
 LONG = frozenset(
@@ -66,6 +65,7 @@ _HEADINGS = {
     "hour": "receive hour",
     "hours": "receive hours",
     "file_bytes": "size",
+    "behind_bytes": "behind",
     "at_s": "landed (UTC)",
     "first_s": "first file (UTC)",
     "last_s": "last file (UTC)",
@@ -111,13 +111,12 @@ class Output:
         for note in notes:
             self.say(_STYLES[note.level].format(escape(note.text)))
 
-    def say_dry(self, does: Call | None = None, *, loses: Sequence[str] = ()) -> None:
+    def say_dry(self, does: Call | None = None, *, loses: Sequence[str] = (), by: str = "--execute") -> None:
         """Say that this was a dry run, and the call that does it, in the document `does_it` with what it
-        `loses`: `does`, or the call as it was typed."""
-        typed = session.typed()
-        call = calls.shown(does, session.logstore()) if does else f"{typed} --execute" if typed else ""
+        `loses`: `does`, or the call as it was typed and `by`; "" for a verb that does it without."""
+        call = calls.shown(does, session.logstore()) if does else session.typed_to_do_it(by)
         self._does_it = {"call": call, "loses": list(loses)} if call else {}
-        again = "this does it:" if call else "add --execute to do it"
+        again = "this does it:" if call else f"add {by} to do it" if by else f"leave {DRY_RUN} out to do it"
         self.say(f"dry run: nothing was changed; {again}")
         if call:
             self.say(f"  {escape(call)}")

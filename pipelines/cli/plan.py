@@ -9,7 +9,7 @@ from pipelines.cli.backlog import say_backlog
 from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.inspection.describe import preview
-from pipelines.landing.run.report import PlanReport, notes_of
+from pipelines.landing.run.report import FIRST_RUN, PlanReport, notes_of
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.planning.waits import Why
@@ -38,12 +38,12 @@ def show(output: Output, report: PlanReport) -> None:
         output.say(f"[yellow]note[/]: {escape(report.unknown)}")
         output.say("the first run fixes where each shard starts")
     elif report.first_start:
-        output.say(f"{report.table}: nothing has landed yet; the first run fixes where each shard starts")
+        output.say(FIRST_RUN.format(table=report.table))
     if report.windows:
         output.say(f"{len(report.windows)} windows would land, up to {moment(report.until_s)} UTC:")
         names = ("shard", "hour", "begin", "end")
         output.records([dict(zip(names, window, strict=True)) for window in report.windows])
-    elif not report.first_start:
+    elif not any(reason.kind in (Why.AHEAD, Why.FIRST_START) for reason in report.waits.values()):
         output.say(f"nothing to land up to {moment(report.until_s)} UTC")
     for shard, end in sorted(report.closings.items()):
         output.say(f"shard {shard} would be closed at {end}: read-only and drained")

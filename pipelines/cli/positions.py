@@ -79,7 +79,7 @@ def group_info(client: SlsClient, name: str) -> GroupInfo:
     there = {info.name: info for info in client.groups()}
     if name not in there:
         others = f"there is {', '.join(sorted(there))}" if there else "there is none"
-        raise ConfigError(f"the logstore has no consumer group {name!r}: {others}")
+        raise ConfigError(f"the logstore has no consumer group {name!r} (Dead, as Kafka calls it): {others}")
     return there[name]
 
 

@@ -1,4 +1,5 @@
-"""What a verb is doing now: one line on stderr that is written anew, in a terminal only, and gone at the end.
+"""What a verb is doing now, on stderr: in a terminal one line that is written anew and gone at the end,
+elsewhere a line each ten seconds, so that the log of a long landing says how far it is.
 
 Written to a descriptor of its own: while Spark works, everything else of this process goes to a log file.
 """
@@ -10,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Lock
-from typing import TYPE_CHECKING
+from threading import Event, Lock, Thread
+from typing import IO, TYPE_CHECKING, Protocol
 
 from rich.console import Console, RenderableType
 from rich.progress import (
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from pipelines.landing.spark.session import Engine
 
 REFRESH_HZ = 4.0
+PIPED_S = 10.0
+"""Seconds from one line to the next where no terminal is."""
 PHASES = {
     "claim": "claiming shards",
     "read_ledger": "reading the ledger",
@@ -51,29 +54,41 @@ Look = Callable[[], tuple[int, int] | None]
 """(done, of how many) of what is under way; None while nobody knows."""
 
 
+class _Shower(Protocol):
+    """Shows a description, how much of how many is done, and an amount in words; asks `ask` before."""
+
+    ask: Callable[[], None] | None
+
+    def describe(self, description: str) -> None: ...
+    def count(self, completed: int, total: int | None, amount: str) -> None: ...
+    def stop(self) -> None: ...
+
+
 class Line:
     """The line. `what` is the verb and its logstore; where nothing is shown every method does nothing."""
 
-    def __init__(self, what: str, progress: "_Live | None") -> None:
+    def __init__(self, what: str, progress: _Shower | None) -> None:
         self._what, self._progress, self._asking = what, progress, Lock()
-        self._task = progress.add_task(what, total=None, amount="") if progress is not None else TaskID(0)
+        if progress is not None:
+            progress.describe(what)
 
     def phase(self, name: str) -> None:
         """What is done now: a run's effect, or words. The end of an effect says nothing."""
         if not name.endswith(".done"):
             json_log.say(logging.INFO, f"{self._what}: {PHASES.get(name, name)}")
         if self._progress is not None and not name.endswith(".done"):
-            self._progress.update(self._task, description=f"{self._what}: {PHASES.get(name, name)}")
+            self._progress.describe(f"{self._what}: {PHASES.get(name, name)}")
+            self._progress.count(0, None, "")  # what was counted was of the step before
 
     def counted(self, done: int, total: int | None, amount: str) -> None:
         """So much of `total` is done; `amount` says it in words."""
         if self._progress is not None:
-            self._progress.update(self._task, completed=done, total=total, amount=amount)
+            self._progress.count(done, total, amount)
 
     @property
     def shown(self) -> bool:
-        """Whether anybody sees it."""
-        return self._progress is not None
+        """Whether it is in a terminal, where somebody sees each change."""
+        return isinstance(self._progress, _Live)
 
     @contextmanager
     def landing(self, engine: "Engine") -> Iterator[None]:
@@ -123,6 +138,15 @@ class _Live(Progress):
     """rich's, with a question before each drawing."""
 
     ask: Callable[[], None] | None = None
+    _only = TaskID(0)
+
+    def describe(self, description: str) -> None:
+        if not self.task_ids:
+            self._only = self.add_task(description, total=None, amount="")
+        self.update(self._only, description=description)
+
+    def count(self, completed: int, total: int | None, amount: str) -> None:
+        self.update(self._only, completed=completed, total=total, amount=amount)
 
     def get_renderables(self) -> Iterable[RenderableType]:
         if (ask := self.ask) is not None:
@@ -130,12 +154,70 @@ class _Live(Progress):
         yield from super().get_renderables()
 
 
+class Piped:
+    """A line into `file` each `every_s` seconds, from the first `every_s` on and until `stop`: a verb that is
+    done by then says nothing."""
+
+    ask: Callable[[], None] | None = None
+
+    def __init__(self, file: IO[str], every_s: float = PIPED_S) -> None:
+        self._file, self._every_s = file, every_s
+        self._description = self._amount = ""
+        self._begun_s, self._over = SYSTEM_CLOCK.monotonic(), Event()
+        self._thread = Thread(target=self._go_on, name="progress", daemon=True)
+        self._thread.start()
+
+    def describe(self, description: str) -> None:
+        self._description = description
+
+    def count(self, completed: int, total: int | None, amount: str) -> None:
+        self._amount = amount
+
+    def stop(self) -> None:
+        """Say nothing more."""
+        self._over.set()
+        self._thread.join()
+
+    def _go_on(self) -> None:
+        while not self._over.wait(self._every_s):
+            if (ask := self.ask) is not None:
+                ask()
+            so_far = f", {self._amount}" if self._amount else ""
+            since_s = SYSTEM_CLOCK.monotonic() - self._begun_s
+            said = f"sls-lake: {self._description}{so_far} ({since_s:.0f} s)\n"
+            # Unbuffered: whoever reads it may have gone away, and then nothing is left to be written.
+            with suppress(OSError):
+                os.write(self._file.fileno(), said.encode())
+
+
 @contextmanager
 def line(what: str, *, quiet: bool = False) -> Iterator[Line]:
-    """A line for the time of the block; none with `quiet`, and none where stderr is no terminal."""
-    if quiet or not sys.stderr.isatty():
+    """A line for the time of the block; none with `quiet`, and none where stderr is no file."""
+    try:
+        stderr = None if quiet else os.dup(sys.stderr.fileno())
+    except (OSError, ValueError):
+        stderr = None
+    if stderr is None:
         yield Line(what, None)
         return
+    with (
+        os.fdopen(stderr, "w", encoding="utf-8") as own,
+        _in_terminal(own) if own.isatty() else _in_pipe(own) as progress,
+    ):
+        yield Line(what, progress)
+
+
+@contextmanager
+def _in_pipe(own: IO[str]) -> Iterator[Piped]:
+    piped = Piped(own)
+    try:
+        yield piped
+    finally:
+        piped.stop()
+
+
+@contextmanager
+def _in_terminal(own: IO[str]) -> Iterator[_Live]:
     columns: list[ProgressColumn] = [
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -144,17 +226,16 @@ def line(what: str, *, quiet: bool = False) -> Iterator[Line]:
         TimeElapsedColumn(),
         TimeRemainingColumn(compact=True),
     ]
-    with os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8") as own:
-        live = _Live(
-            *columns,
-            console=Console(file=own, emoji=False),
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-            refresh_per_second=REFRESH_HZ,
-        )
-        with live:
-            yield Line(what, live)
+    live = _Live(
+        *columns,
+        console=Console(file=own, emoji=False),
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        refresh_per_second=REFRESH_HZ,
+    )
+    with live:
+        yield live
 
 
 def _read_since(folder: Path) -> Callable[[], str]:

@@ -41,7 +41,8 @@ def seek(output: Output, asked: CopyRequest) -> None:
         readers=() if asked.forward_only else tuple(readers_of(logstore, client)),
         shards=tuple(replace(one, place=places[one.shard]) for one in found.shards),
     )
-    nothing = "every shard is there already: nothing to change"
+    young = any(one.way == "unsettled" for one in planned.shards)
+    nothing = "nothing to change yet" if young else "every shard is there already: nothing to change"
     decided = replace(planned.decided, view=planned, nothing=nothing)
     decide(output, decided, lambda: _carried_out(output, lake, asked, planned), now=asked.execute)
 

@@ -1,7 +1,14 @@
 """What the running call knows of itself: how it was typed, and which logstore it had to choose."""
 
+import shlex
+
 import click
 
+SAID, UNWRITTEN = "said", "unwritten"
+"""Set in click's object once a verb has printed its JSON document: an error after it prints no other; and
+where standard output could not be written."""
+DRY_RUN = "--dry-run"
+"""The option of verbs that do at once what they are asked for."""
 LOGSTORE, TYPED, SETTINGS = "logstore", "typed", "settings"
 """In click's object: the logstore of this call, where it had to be chosen; the words that were typed; the
 settings that were read."""
@@ -15,6 +22,12 @@ def logstore() -> str:
 def typed() -> str:
     """The running call as it was typed, "" when nobody typed it."""
     return _told(TYPED)
+
+
+def typed_to_do_it(by: str) -> str:
+    """The running call as it was typed, no dry run and with the option `by`; "" when nobody typed it."""
+    words = [word for word in shlex.split(typed()) if word != DRY_RUN]
+    return shlex.join([*words, *filter(None, [by])]) if words else ""
 
 
 def choose(name: str) -> None:

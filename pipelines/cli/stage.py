@@ -6,13 +6,18 @@ dbt/models/silver/<name>_by_minute.sql    with --by-minute: a table by minute, a
 """
 
 import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from pipelines.cli.deciding import decide, dry_run_option
 from pipelines.cli.logstores import logstore_option, project_root, resolve
 from pipelines.cli.output import Output, verb
 from pipelines.landing.catalogs.profiles import has_views
+from pipelines.landing.commit.decision import Decision, Finished
+from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.spark.dbt_environment import NO_VIEWS
 from pipelines.landing.table.contract import SYSTEM_COLUMNS, Contract
@@ -110,20 +115,46 @@ models:
 @click.command("stage")
 @logstore_option
 @click.option("--by-minute", is_flag=True, help="A table by minute, too.")
+@dry_run_option
 @verb
-def stage(output: Output, *, name: str | None, by_minute: bool) -> None:
+def stage(output: Output, *, name: str | None, by_minute: bool, dry_run: bool) -> None:
     """Write the dbt staging model of a logstore, where there is none yet."""
     logstore = resolve(name)
-    paths = write_models(logstore, by_minute=by_minute)
-    for path in paths:
-        output.say(f"wrote {path}")
-    output.say("Dagster, when reloaded, keeps what is new" if has_views(configured()) else NO_VIEWS)
-    output.say_cures(Call(("dbt", "build"), does="makes it, once the table is there"))
-    output.result({"model": f"stg_{logstore.name}", "files": [str(path) for path in paths]})
+    texts = models(logstore, by_minute=by_minute)
+    view = Staging(f"stg_{logstore.name}", tuple(map(str, texts)))
+
+    def carry_out() -> Finished:
+        write_models(texts)
+        return Finished(None, view)
+
+    decide(output, Decision(view=view), carry_out, now=not dry_run, by="")
 
 
-def write_models(logstore: Logstore, *, by_minute: bool = False) -> list[Path]:
-    """Write the models of a logstore; their files. Raises ConfigError where one of them is there."""
+@dataclass(frozen=True)
+class Staging(Effect):
+    """The models of a logstore: its view, and the files that are written."""
+
+    WHAT = "{model}: these files are written, and are yours from then on"
+    QUIET = frozenset({"files"})
+    THEN = (Call(("dbt", "build"), does="makes it, once the table is there"),)
+
+    model: str
+    files: tuple[str, ...]
+
+    def said(self) -> Iterable[Note]:
+        yield from map(Note, self.files)
+        yield Note("Dagster, when reloaded, keeps what is new" if has_views(configured()) else NO_VIEWS)
+
+
+def write_models(texts: Mapping[Path, str]) -> None:
+    """Write these files."""
+    for file, text in texts.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+
+def models(logstore: Logstore, *, by_minute: bool = False) -> dict[Path, str]:
+    """The models of a logstore that are not there yet. Raises ConfigError where one of them is."""
     staging, minutes = f"staging/stg_{logstore.name}", f"silver/{logstore.name}_by_minute"
     texts = {f"{staging}.sql": model(logstore), f"{staging}.yml": properties(logstore)}
     folder = project_root() / MODELS
@@ -134,10 +165,7 @@ def write_models(logstore: Logstore, *, by_minute: bool = False) -> list[Path]:
     there = [folder / file for file in texts if (folder / file).exists()]
     if there:
         raise ConfigError(f"{there[0]} is there already: change it by hand, or remove it and stage again")
-    for file, text in texts.items():
-        (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        (folder / file).write_text(text, encoding="utf-8")
-    return [folder / file for file in texts]
+    return {folder / file: text for file, text in texts.items()}
 
 
 def model(logstore: Logstore) -> str:

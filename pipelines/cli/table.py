@@ -10,6 +10,7 @@ from pipelines.cli.deciding import decision, without_missing_option
 from pipelines.cli.hours import HourParam, Hours
 from pipelines.cli.maintain import maintain
 from pipelines.landing.commit.operation import Decision, Planned
+from pipelines.landing.contents.fresh_starts import At
 from pipelines.landing.ledger.start import known
 from pipelines.landing.ledger.ways import pasts
 from pipelines.landing.logstore import Logstore
@@ -17,7 +18,6 @@ from pipelines.landing.operations import reach
 from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.columns import plan_columns
 from pipelines.landing.operations.forget import plan_forget_before, plan_forget_where
-from pipelines.landing.operations.fresh_starts import At
 from pipelines.landing.operations.give_up import plan_give_up
 from pipelines.landing.operations.register import plan_register, plan_start_over
 from pipelines.landing.operations.relabel import plan_moved, plan_relabel

@@ -7,6 +7,7 @@ by one with each group and may jump, so their distance is the most that can wait
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from enum import StrEnum
 
 from sls_io.checkpoints.policy import Place, place_of
 from sls_io.values.errors import CursorExpired, ShardGone
@@ -77,6 +78,32 @@ def states(
         else ShardState.NOT_ALLOC
         for shard in drained
     }
+
+
+class GroupState(StrEnum):
+    """A consumer group in the words of Kafka's tools."""
+
+    STABLE = "Stable"
+    """Each shard that can be read has a holder."""
+    PREPARING_REBALANCE = "PreparingRebalance"
+    """Somebody holds shards, and another shard is free or on its way."""
+    EMPTY = "Empty"
+    """Nobody holds a shard."""
+    DEAD = "Dead"
+    """It is not there."""
+
+
+def group_state(found: Mapping[int, ShardState]) -> GroupState:
+    """Of a group that is there, by the `states` of its shards: those that wait or are over hold up nothing.
+
+    Worked example: shard 0 is over, 1 and 2 are its children. One held and one free is a rebalance; both held
+    is stable.
+    """
+    there = set(found.values())
+    if not there & {ShardState.ALREADY_ALLOC, ShardState.TRANSFER}:
+        return GroupState.EMPTY
+    moves = there & {ShardState.NOT_ALLOC, ShardState.TRANSFER}
+    return GroupState.PREPARING_REBALANCE if moves else GroupState.STABLE
 
 
 def _lag(client: SlsClient, heads: Heads, shard: Shard, at: Cursor | None, now_s: float) -> ShardLag | None:

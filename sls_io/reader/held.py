@@ -107,18 +107,26 @@ class Held:
             self._published = dict(self._coordinator.checkpoints())
         return dict(self._published)
 
-    def rows(self, shard: int, *, first: Literal["begin", "end"] | Moment = "begin") -> Iterator[Rows]:
+    def begin(self, shard: int, *, first: Literal["begin", "end"] | Moment = "begin") -> Cursor:
+        """Where `rows` begins: at the shard's checkpoint, without one at `first`."""
+        known = self.checkpoints().get(shard)
+        return self._client.cursor_at(shard, place_of(first)) if known is None else known
+
+    def rows(
+        self, shard: int, *, first: Literal["begin", "end"] | Moment = "begin", at: Cursor | None = None
+    ) -> Iterator[Rows]:
         """The rows of a held shard from its checkpoint to its end as it is now; without a checkpoint from
-        `first`: the oldest or the newest log, or a receive time.
+        `first`: the oldest or the newest log, or a receive time. With `at` from that cursor, whatever is
+        published: where the same reader goes on.
 
         Raises ClaimLost before it gives anything that is not held any more, CursorExpired when retention
         took what the checkpoint points at, else as `Extent.rows`.
         """
         self._check(shard)
         known = self.checkpoints().get(shard)
-        begin = self._client.cursor_at(shard, place_of(first)) if known is None else known
+        begin = self.begin(shard, first=first) if at is None else at
         end = self._client.cursor_at(shard, "end")
-        if known is not None and begin >= end:
+        if at is None and known is not None and begin >= end:
             # A shard drained before it was split: the service calls it over, and gives its children to
             # somebody, only when a checkpoint comes.
             self.checkpoint(shard, known)

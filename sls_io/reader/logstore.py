@@ -12,13 +12,14 @@ Keys come from where `Credentials` says, the environment if nothing is said. A r
 checkpoint and counts nothing. Who must have every log once, over restarts, wants a landing.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING, Literal, SupportsIndex
 
 import pyarrow as pa
 from pydantic import ValidationError
@@ -31,6 +32,7 @@ from sls_io.coordination.server_group import ServerGroup, heartbeat_client
 from sls_io.decoding.decode import Decoder
 from sls_io.decoding.pairs import Declared
 from sls_io.reader.broadcast import Broadcast
+from sls_io.reader.consumer import Consumer, Processor
 from sls_io.reader.held import Held
 from sls_io.reader.rows import Extent, Rows
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
@@ -231,22 +233,45 @@ class Reader:
 
         `lost` is told at once, from another thread, when the claim goes away.
         """
-        closing: Callable[[], None] | None = None
-        if not isinstance(by, str | Group) and not callable(getattr(by, "claim", None)):
+        members, closing = self._coordinator(by)
+        return Held(self.client, members, self._read, clock=self._clock, lost=lost, closing=closing)
+
+    def consume(
+        self,
+        make_processor: Callable[[int], Processor],
+        by: Coordinator | Group | str,
+        *,
+        stop: threading.Event,
+        first: Literal["begin", "end"] | Moment = "begin",
+        save_every_s: float = 5.0,
+        warn: Callable[[str], None] = lambda sentence: None,
+    ) -> None:
+        """Run on until `stop` is set, with a processor for each shard that is held, see `Processor`: by whom,
+        as with `hold`. A shard without a checkpoint begins at `first`, as with `Held.rows`.
+
+        Each `save_every_s` seconds what `process` has worked off is saved, and shards that others want are
+        handed over; `warn` hears of what is tried again: a claim that was lost or is not to be had, a service
+        out of reach. Raises what a processor raises, CursorExpired when retention took what a checkpoint
+        points at, ConfigError for what can never work.
+        """
+        if not save_every_s > 0:
             raise ConfigError(
-                "hold: name a consumer group, or give its settings (`Group`) or a coordinator (`SqlLease`, "
-                f"`Static`, one of your own), not a {type(by).__name__}"
+                f"save_every_s is a number of seconds above 0, not {printable(repr(save_every_s))}"
             )
-        if isinstance(by, str):
-            try:
-                by = Group(name=by)
-            except ValidationError as error:
-                problem = error.errors(include_input=False, include_url=False)[0]
-                raise ConfigError(f"hold: {problem['msg'].removeprefix('Value error, ')}") from None
-        if isinstance(by, Group):
-            beat = heartbeat_client(self.client.service, by, clock=self._clock)
-            by, closing = ServerGroup(beat, by, clock=self._clock), beat.close
-        return Held(self.client, by, self._read, clock=self._clock, lost=lost, closing=closing)
+        members, closing = self._coordinator(by)
+        try:
+            Consumer(
+                lambda: Held(self.client, members, self._read, clock=self._clock),
+                make_processor,
+                readonly=lambda: (shard.id for shard in self.client.shards() if shard.readonly),
+                first=first,
+                save_every_s=save_every_s,
+                stop=stop,
+                warn=warn,
+                clock=self._clock,
+            ).run()
+        finally:
+            closing()
 
     def broadcast(self, reader: str, kept: Path | str, *, outside: OutsidePolicy = "stop") -> Broadcast:
         """All shards in a `with` block for `reader`, which keeps positions of its own, see `Broadcast`: in
@@ -271,6 +296,24 @@ class Reader:
         return Broadcast(self.client, store, self._read, outside=outside)
 
     # --- below
+
+    def _coordinator(self, by: Coordinator | Group | str) -> tuple[Coordinator, Callable[[], None]]:
+        """Who holds shards, and what to call when that is over."""
+        if not isinstance(by, str | Group) and not callable(getattr(by, "claim", None)):
+            raise ConfigError(
+                "hold: name a consumer group, or give its settings (`Group`) or a coordinator (`SqlLease`, "
+                f"`Static`, one of your own), not a {type(by).__name__}"
+            )
+        if isinstance(by, str):
+            try:
+                by = Group(name=by)
+            except ValidationError as error:
+                problem = error.errors(include_input=False, include_url=False)[0]
+                raise ConfigError(f"hold: {problem['msg'].removeprefix('Value error, ')}") from None
+        if isinstance(by, Group):
+            beat = heartbeat_client(self.client.service, by, clock=self._clock)
+            return ServerGroup(beat, by, clock=self._clock), beat.close
+        return by, lambda: None
 
     @cached_property
     def _decoder(self) -> Decoder:

@@ -14,6 +14,8 @@ import pytest
 from chaos.engine import InProcess
 from pipelines.cli.load import put_patiently
 from pipelines.landing.inspection.describe import describe, preview
+from pipelines.landing.ledger.state import ancestry
+from pipelines.landing.ledger.summary import windows_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import Backlog, CheckpointOutcome
 from sls_io.emulator import Emulator, start
@@ -164,7 +166,12 @@ def estimates(world: World) -> list[Backlog | None]:
     """Of shard 0: what `plan` says, then what `describe` does."""
     with world.client as client:
         planned = preview(world.logstore, world.lake, client).backlog.get(0)
-        return [planned, describe(world.logstore, world.lake, client)[0].backlog]
+        seen = describe(world.logstore, world.lake, client)[0]
+    assert seen.behind_bytes == (seen.backlog.raw_bytes if seen.backlog else 0 if seen.rows else None)
+    brought = [s for s in ancestry(world.table) if windows_of(s)[1]] if seen.rows else []
+    newest = next((s for s in brought if any(x.window.shard == 0 for x in windows_of(s)[1])), None)
+    assert seen.snapshot_id == (newest.snapshot_id if newest else None)
+    return [planned, seen.backlog]
 
 
 def test_a_window_that_stays_throttled_lands_what_it_read_and_the_rest_follows(

@@ -94,10 +94,17 @@ def test_forward_is_owed_and_the_checkpoints_follow(world: World, command: Comma
     assert world.checkpoints() == {s["shard"]: s["cursor"] for s in dry["shards"]}
     assert {gap.cause for entry in world.ledger.shards.values() for gap in entry.gaps} == {GAP_SKIPPED}
     again = command(*TO, "latest", "--execute")
-    assert again["committed"] is None and "nothing to change" in command(*TO, "latest", json=False)["text"]
+    assert again["committed"] is None and {s["way"] for s in again["shards"]} == {"stays"}
+    assert "every shard is there already" in command(*TO, "latest", json=False)["text"]
+
+    world.put(5, key="0" * 32)
+    young = command(*TO, "latest")
+    assert {s["shard"]: s["way"] for s in young["shards"]} == {0: "unsettled", 1: "stays"}
+    said = command(*TO, "latest", json=False)["text"]
+    assert "shard 0: logs are there, and none has settled" in said and "already" not in said
     pass_by(world)
     hours = world.hours
-    assert world.land(mode="fill", hours=(hours.start, hours.stop)).rows == 40
+    assert world.land(mode="fill", hours=(hours.start, hours.stop)).rows == 45
     world.land()
     assert_whole(world)
 

@@ -1,10 +1,10 @@
 """Writes what a release leaves on disk into one text file, for the releases after it to read.
 
-    cd CHECKOUT && PYTHONPATH=CHECKOUT python .../tests/frozen/freeze.py OUT.json
+    python tests/frozen/freeze.py tests/frozen/VERSION.json
 
-The package of CHECKOUT does it, by its own verbs, in a folder that it knows as /proc/self/cwd: files of a
-table name one another by absolute paths, and a process that stands in a copy of the folder finds them there.
-Made once a release and kept as it is.
+The package of this checkout does it, by its own verbs, in a folder that it knows as /proc/self/cwd: files of
+a table name one another by absolute paths, and a process that stands in a copy of the folder finds them
+there. Made once a release, in its checkout, and kept as it is.
 """
 
 import base64
@@ -39,7 +39,6 @@ attributes:
   table: bronze.{name}
   start: 2026-11-20-00:00
   columns: {columns}
-  coordinator: {coordinator}
 """
 
 
@@ -47,7 +46,7 @@ class Folder:
     """The folder, and a clock that only goes on."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.now_s = path, NOW_S
+        self.path, self.now_s, self.port = path, NOW_S, "0"
 
     def call(self, *words: str, endpoint: str) -> dict[str, Any]:
         """The document that a verb prints."""
@@ -67,7 +66,7 @@ class Folder:
     def served(self, *calls: tuple[str, ...]) -> list[dict[str, Any]]:
         """What verbs say, one after another, of the service as it is at this hour."""
         with subprocess.Popen(
-            [*PROGRAM, "emulator", "--port", "0", "--data", "emulator", "--now", str(self.now_s)],
+            [*PROGRAM, "emulator", "--port", self.port, "--data", "emulator", "--now", str(self.now_s)],
             cwd=self.path,
             env={**os.environ, **ENVIRONMENT, "PYTHONUNBUFFERED": "1"},
             stdout=subprocess.PIPE,
@@ -76,6 +75,8 @@ class Folder:
             assert service.stdout is not None
             try:
                 endpoint = service.stdout.readline().split()[-1]
+                # At the same address from then on: it is part of what a command is known by on a machine.
+                self.port = endpoint.rpartition(":")[2]
                 return [self.call(*words, endpoint=endpoint) for words in calls]
             finally:
                 service.terminate()
@@ -101,8 +102,8 @@ def main(out: Path) -> None:
     """Two logstores: one held by the service's group, one by leases; each with some history."""
     with tempfile.TemporaryDirectory() as name:
         folder = Folder(Path(name))
-        write(folder.path / "logs" / "defs.yaml", name="logs", coordinator="server_group")
-        leases = "{kind: sql_lease, database_env: LEASES}"
+        write(folder.path / "logs" / "defs.yaml", name="logs")
+        leases = '{database: "env:LEASES"}'
         write(folder.path / "leased" / "defs.yaml", name="leased", coordinator=leases)
         logs, leased = ("-l", "logs/defs.yaml"), ("-l", "leased/defs.yaml")
         for hour in range(4):
@@ -113,6 +114,7 @@ def main(out: Path) -> None:
                 *(("land", *of) for of in (logs, leased)),
             )
             folder.now_s += HOUR_S
+        copy = ("checkpoints", "set", "--from", "ledger")
         stores = ("file:store.json", f"sql:sqlite:///{HERE}/store.db")
         folder.served(
             ("land", *logs),
@@ -120,7 +122,7 @@ def main(out: Path) -> None:
             ("table", "undo", "--hour", "2026-11-20-11:00", *logs, "--execute"),
             ("table", "forget", "--where", "n < 5", *logs, "--execute"),
             ("shards", "pause", "1", *logs, "--execute"),
-            *(("checkpoints", "mirror", "--to", store, *logs, "--execute") for store in stores),
+            *((*copy, "--to", store, *logs, "--execute") for store in stores),
         )
         asked = [(verb, of) for of in (logs, leased) for verb in ("verify", "windows")]
         answers = folder.served(*((verb, *of) for verb, of in asked))
@@ -131,10 +133,11 @@ def main(out: Path) -> None:
     out.write_text(json.dumps(frozen, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def write(path: Path, **settings: str) -> None:
+def write(path: Path, *, name: str, coordinator: str = "") -> None:
     """A logstore's settings."""
-    path.parent.mkdir()
-    path.write_text(SETTINGS.format(columns=COLUMNS, **settings), encoding="utf-8")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    said = SETTINGS.format(columns=COLUMNS, name=name)
+    path.write_text(said + (f"  coordinator: {coordinator}\n" if coordinator else ""), encoding="utf-8")
 
 
 def lines(path: Path, begin: int) -> None:

@@ -1,50 +1,90 @@
-"""What an earlier release left on disk is read, landed on and proven by this one (`freeze.py` made it)."""
+"""What an earlier release left on disk is read, landed on and proven by this one (`freeze.py` made it).
+
+The verbs run in this process: it stands in the folder, which is what the files name one another by.
+"""
 
 import json
+import re
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from chaos.engine import InProcess
+from pipelines.cli.logstores import resolve_to_land
+from pipelines.cli.main import EXIT_FAILED, run
+from pipelines.landing.hours import hour_of
+from pipelines.landing.run.driver import Run
+from pipelines.landing.table.calls import UPGRADE
+from pipelines.landing.table.lake import Lake
 from sls_io.emulator.handle import Emulator, start
-from tests.frozen.freeze import HERE, Folder, lines, write
+from sls_io.values.errors import LedgerBroken
+from tests.frozen.freeze import ENVIRONMENT, HERE, Folder, lines, write
 
-FROZEN = json.loads((Path(__file__).parent / "96c58b4.json").read_text(encoding="utf-8"))
-LOGS, LEASED = ("-l", "logs/defs.yaml"), ("-l", "leased/defs.yaml")
+RELEASES = sorted(Path(__file__).parent.glob("*.json"))
+LOGS, LEASED = "logs/defs.yaml", "leased/defs.yaml"
 PROVEN = ("shard", "frontier", "rows_ledger", "rows_table", "rows_forgotten", "gaps", "withdrawn")
 
 
 class Release:
     """The folder under this release, and the service that it knew, in the same hour."""
 
-    def __init__(self, folder: Folder, emulator: Emulator) -> None:
-        self.folder, self.emulator = folder, emulator
+    def __init__(self, emulator: Emulator, frozen: dict[str, Any], said: pytest.CaptureFixture[str]) -> None:
+        self.emulator, self.said, self._out = emulator, frozen["said"], said
 
-    def call(self, *words: str) -> dict[str, Any]:
-        """The document of a verb that ends well."""
-        return self.folder.call(*words, endpoint=self.emulator.endpoint)
+    def call(self, *words: str, of: str, code: int = 0) -> dict[str, Any]:
+        """The document of a verb."""
+        self._out.readouterr()
+        ended, told = run([*words, "-l", of, "--json"]), self._out.readouterr()
+        assert ended == code, told.err
+        found: dict[str, Any] = json.loads(told.out)
+        return found
 
     def add(self, begin: int) -> None:
         """Forty more logs in each logstore, an hour later."""
         self.emulator.admin.advance(3600)
-        lines(self.folder.path / "lines.json", begin)
+        lines(Path("lines.json"), begin)
         for of in (LOGS, LEASED):
-            self.call("load", "--file", "lines.json", "--format", "json", "--group-size", "7", *of)
+            self.call("load", "--file", "lines.json", "--format", "json", "--group-size", "7", of=of)
         self.emulator.admin.advance(60)  # what came a moment ago waits for the next run
 
+    def land(self, of: str, hour: str = "") -> int:
+        """Rows of a landing, or of a backfill of that hour."""
+        hours = (hour_of(hour), hour_of(hour) + 1) if hour else None
+        with Run(resolve_to_land(of), InProcess(), mode="fill" if hours else "live", hours=hours) as landing:
+            report = landing.land()
+            assert landing.reconcile().ok
+            if not hours:
+                landing.checkpoint()
+        return report.rows
 
-@pytest.fixture
-def release(tmp_path: Path) -> Iterator[Release]:
-    folder = Folder(tmp_path)
-    folder.unpack(FROZEN["files"])
-    write(tmp_path / "logs" / "defs.yaml", name="logs", coordinator="{}")
-    write(tmp_path / "leased" / "defs.yaml", name="leased", coordinator='{database: "env:LEASES"}')
+
+@pytest.fixture(params=RELEASES, ids=lambda path: path.stem)
+def release(
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[Release]:
+    frozen = json.loads(request.param.read_text(encoding="utf-8"))
+    Folder(tmp_path).unpack(frozen["files"])
+    write(tmp_path / LOGS, name="logs")
+    write(tmp_path / LEASED, name="leased", coordinator='{database: "env:LEASES"}')
+    with closing(sqlite3.connect(tmp_path / "leases.db")) as leases:
+        ((holder,),) = leases.execute("SELECT DISTINCT lease_owner FROM loghub_client_shard_lease")
     for path in tmp_path.glob("*/defs.yaml"):
-        # Where the machine has another name the leases are somebody else's, for one time-out.
-        path.write_text(path.read_text().replace("holder: one", "holder: one, timeout_s: 15"))
-    with start(tmp_path / "emulator", now=FROZEN["now_s"]) as emulator:
-        yield Release(folder, emulator)
+        # The command line's name on the machine of then: by any other one these are somebody else's leases.
+        path.write_text(path.read_text().replace("holder: one", f"holder: {holder}"))
+    monkeypatch.chdir(tmp_path)
+    with start(tmp_path / "emulator", now=frozen["now_s"]) as emulator:
+        more = {"SLS_ENDPOINT": emulator.endpoint, "SLS_LAKE_HOME": "state"}
+        for name, value in {**ENVIRONMENT, **more}.items():
+            # A process keeps its connections: a database has a name of its own in each test.
+            monkeypatch.setenv(name, value.replace(f"sqlite:///{HERE}", f"sqlite:///{tmp_path}"))
+        yield Release(emulator, frozen, capsys)
 
 
 def proven(verified: dict[str, Any]) -> list[dict[str, Any]]:
@@ -62,24 +102,40 @@ def windows(said: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 def test_all_that_an_earlier_release_left_is_read_as_it_was_told_then(release: Release) -> None:
     for name, of in (("logs", LOGS), ("leased", LEASED)):
-        verified = release.call("verify", "--rows", *of)
-        assert verified["ok"] and proven(verified) == proven(FROZEN["said"][f"verify {name}"])
-        assert windows(release.call("windows", *of)) == windows(FROZEN["said"][f"windows {name}"])
-    stores = ("file:store.json", f"sql:sqlite:///{HERE}/store.db", "ledger", "group")
-    places = release.call("checkpoints", "show", *stores, *LOGS)["places"]
+        verified = release.call("verify", "--rows", of=of)
+        assert verified["ok"] and proven(verified) == proven(release.said[f"verify {name}"])
+        assert windows(release.call("windows", of=of)) == windows(release.said[f"windows {name}"])
+    stores = ("file:store.json", f"sql:sqlite:///{Path.cwd()}/store.db", "ledger", "group")
+    places = release.call("checkpoints", "show", *stores, of=LOGS)["places"]
     kept = [{str(s["shard"]): s["checkpoint"] for s in place["shards"]} for place in places]
-    frontiers = {str(s["shard"]): s["frontier"] for s in FROZEN["said"]["verify logs"]["shards"]}
+    frontiers = {str(s["shard"]): s["frontier"] for s in release.said["verify logs"]["shards"]}
     assert kept == [frontiers] * 4
 
 
 def test_a_table_of_an_earlier_release_is_landed_on_each_log_once(release: Release) -> None:
     release.add(160)
-    landed = [release.call("land", *of) for of in (LOGS, LEASED)]
-    assert 0 < landed[0]["rows"] < 40, "one of the two shards was paused then"
-    # The leases have the name that the command line had then: half of them are its, until that is gone.
-    assert landed[1]["rows"] + release.call("land", *LEASED)["rows"] == 40
-    release.call("shards", "resume", "1", *LOGS, "--execute")
-    assert landed[0]["rows"] + release.call("land", *LOGS)["rows"] == 40
-    release.call("backfill", "--local", "--from", "2026-11-20-11:00", *LOGS)
-    totals = [sum(s["rows_table"] for s in release.call("verify", *of)["shards"]) for of in (LOGS, LEASED)]
+    landed = [release.land(of) for of in (LOGS, LEASED)]
+    assert landed[1] == 40 and 0 < landed[0] < 40, "one of the two shards was paused then"
+    release.call("shards", "resume", "1", "--execute", of=LOGS)
+    assert landed[0] + release.land(LOGS) == 40
+    release.land(LOGS, "2026-11-20-11:00")
+    totals = [sum(s["rows_table"] for s in release.call("verify", of=of)["shards"]) for of in (LOGS, LEASED)]
     assert totals == [5 * 40 - 5, 5 * 40], "what was taken back came again, what was removed for good did not"
+
+
+def test_a_ledger_that_a_later_release_wrote_is_refused_with_the_cure(release: Release) -> None:
+    """As this release will be, one day, after somebody goes back to it."""
+    table = Lake.default().load("bronze.logs")
+    assert table is not None
+    place = Path(table.metadata_location.removeprefix("file://"))
+    before = place.read_text(encoding="utf-8")
+    later = re.sub(r'("sls-lake\.ledger\.[^"]+":")1;', r"\g<1>9;", before)
+    assert later != before
+    place.write_text(later, encoding="utf-8")
+    with pytest.raises(LedgerBroken, match="the text has version 9, this release reads 1") as refused:
+        release.land(LOGS)
+    assert refused.value.cures == (UPGRADE,)
+    said = release.call("verify", of=LOGS, code=EXIT_FAILED)
+    assert UPGRADE.text in json.dumps(said)
+    assert place.read_text(encoding="utf-8") == later, "nothing is written over it"
+    assert release.land(LEASED) == 0, "the other table is not touched"

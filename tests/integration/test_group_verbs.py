@@ -133,7 +133,7 @@ def test_describe_shows_members_states_and_lag_as_the_service_has_them(
     all_of_0 = cursors_of(filled, 0)
     force(filled, {0: all_of_0[10]})
     free = command("groups", "describe", OTHER)
-    assert (free["timeout_s"], free["order"], free["members"]) == (30, True, [])
+    assert (free["timeout_s"], free["order"], free["members"], free["state"]) == (30, True, [], "Empty")
     shards = {entry["shard"]: entry for entry in free["shards"]}
     assert {e["state"] for e in shards.values()} == {"not_alloc"}
     # The eleventh group is the first of the last hour, ten minutes ago.
@@ -147,10 +147,16 @@ def test_describe_shows_members_states_and_lag_as_the_service_has_them(
     held = command("groups", "describe", OTHER)
     assert held["members"] == [{"holder": "reader-7", "shards": [0, 1], "last_s": held["last_s"]}]
     assert {e["state"] for e in held["shards"]} == {"already_alloc"}
+    listed = {row["name"]: row["state"] for row in command("groups", "list")["groups"]}
+    assert held["state"] == listed[OTHER] == "Stable"
     text = command("groups", "describe", OTHER, "--members", json=False)["text"]
     assert "reader-7" in text and "0, 1" in text and "received" not in text
     text = command("groups", "describe", OTHER, "--state", json=False)["text"]
-    assert "dropped after 30 s" in text and "held, or on its way" in text
+    assert (
+        "dropped after 30 s" in text
+        and "is Stable, as Kafka calls it" in text
+        and "held, or on its way" in text
+    )
 
 
 def test_a_finished_shard_is_over_and_its_children_are_free(filled: World, command: Command) -> None:

@@ -1,4 +1,4 @@
-"""A verb in a terminal says what it does, on one line of stderr written anew; in a pipe it does not."""
+"""A verb in a terminal says what it does, on one line of stderr written anew; in a pipe now and then."""
 
 import os
 import subprocess
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.cli.progress import Line, Piped
 from tests import needs
 from tests.worlds.command_line import environment, settings
 from tests.worlds.one_logstore import World
@@ -50,6 +51,21 @@ def test_a_load_counts_rows_in_a_terminal_and_never_in_a_document(world: World, 
     assert seen.count("\n") <= 2, "one line, written anew"
     said, seen = in_a_terminal(world, tmp_path, "load", "--rows", "40000", "--json")
     assert said.startswith("{") and seen == ""
+
+
+def test_in_a_pipe_a_line_each_while_says_what_is_done_and_how_much_and_the_last_one_ends_it() -> None:
+    read, write = os.pipe()
+    with os.fdopen(read) as seen, os.fdopen(write, "w") as file:
+        piped = Piped(file, every_s=0.001)
+        line = Line("land access_logs", piped)
+        assert not line.shown, "who writes each change himself goes on to do it"
+        line.phase("write")
+        with line.watching(lambda: (3, 8), "tasks", lambda: ", 12 pages, 1,000 rows, 2.1 MB"):
+            while "tasks" not in (said := seen.readline()):
+                assert said.startswith("sls-lake: land access_logs")
+        line.end()
+    wanted = "reading the shards and writing files, 3 of 8 tasks, 12 pages, 1,000 rows, 2.1 MB (0 s)\n"
+    assert said == f"sls-lake: land access_logs: {wanted}"
 
 
 @pytest.mark.spark

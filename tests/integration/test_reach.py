@@ -84,6 +84,32 @@ def test_a_backfill_of_the_running_hour_says_that_it_is_not_over_and_when_to_ask
     assert over["not_over"] == []
 
 
+def test_before_the_first_landing_what_would_land_is_said_and_no_table_is_made(
+    world: World, command: Command
+) -> None:
+    """The windows of a plan and of a fill are those that the first landing brings then."""
+    world.put(40)
+    world.at(HOUR0_S + 30 * 60)
+
+    planned = command("plan")
+    filled = command("backfill", "--from", HOUR, "--dry-run")
+
+    assert world.lake.load(world.logstore.table) is None and world.files() == set()
+    assert (planned["code"], planned["first_start"], planned["waits"]) == (0, True, {})
+    assert (filled["code"], filled["first_start"], filled["waits"]) == (0, True, {})
+    said = command("plan", json=False)["text"]
+    assert "nothing has landed yet; the first run makes the table" in said and "windows would land" in said
+    fields = ("shard", "hour", "begin", "end")
+    assert [[str(part[name]) for name in fields] for part in filled["coming"]] == [
+        [str(field) for field in window] for window in planned["windows"]
+    ]
+    assert world.land().rows == 40
+    landed = [x.window for _, windows in world.landings() for x in windows]
+    assert {(w.shard, w.hour, str(w.begin), str(w.end)) for w in landed} == {
+        tuple(window) for window in planned["windows"]
+    }
+
+
 def test_before_the_first_landing_only_what_the_service_has_can_come(world: World) -> None:
     world.put(10)
     asked = range(HOUR0 - 2, HOUR0 + 1)

@@ -57,8 +57,18 @@ def test_an_hour_is_taken_back_stays_away_and_comes_with_a_backfill(started: Wor
     assert all(NEXT in shard["withdrawn"][0] for shard in proof["shards"])
     assert {m["cause"] for m in command("windows")["missing"]} == {"withdrawn"}
 
+    there, files = started.table.metadata, started.files()
+    dry = command("backfill", "--from", NEXT, "--dry-run")
+    assert (dry["code"], dry["executed"], dry["committed"], dry["first_start"]) == (0, False, None, False)
+    assert {part["hour"] for part in dry["coming"]} == {HOUR0 + 1} and dry["windows"] == len(dry["coming"])
+    assert "--dry-run" not in dry["does_it"]["call"] and "--execute" not in dry["does_it"]["call"]
+    assert (started.table.metadata, started.files()) == (there, files), "a dry run changes nothing"
+
     assert fill(started) == 10
 
+    nothing = command("backfill", "--from", NEXT, "--dry-run", json=False)
+    assert nothing["code"] == 0 and "nothing of these hours is missing" in nothing["text"]
+    assert "this does it" not in nothing["text"]
     started.assert_each_log_once()
     started.assert_proved()
     assert not any(e.withdrawn for e in started.ledger.shards.values())

@@ -2,6 +2,7 @@
 
 import io
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -89,6 +90,16 @@ def test_wrong_usage_exits_with_2_and_says_what_is_wrong(
 ) -> None:
     assert run(arguments) == EXIT_USAGE
     assert "Error:" in capsys.readouterr().err
+
+
+def test_dev_outside_of_a_project_says_so_before_it_speaks_of_a_port_and_makes_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert run(["dev", "--port", str(taken.getsockname()[1])]) == EXIT_USAGE
+    said = capsys.readouterr().err
+    assert "is in no project" in said and "sls-lake init DIR" in said and not [*tmp_path.iterdir()]
 
 
 def test_a_setting_that_cannot_work_exits_with_2_and_one_sentence(

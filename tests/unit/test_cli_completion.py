@@ -21,10 +21,16 @@ def offered(folder: Path, *words: str) -> list[str]:
         "COMP_WORDS": " ".join(("sls-lake", *words)),
         "COMP_CWORD": str(len(words)),
     }
-    code = "from pipelines.cli.main import cli; cli(prog_name='sls-lake')"
+    heavy = {"numpy", "pandas", "pyarrow", "pyiceberg", "rich", "sqlalchemy"}
+    code = (
+        f"import atexit, sys; atexit.register(lambda: print({heavy} & sys.modules.keys(), file=sys.stderr))"
+    )
+    code += "; from pipelines.cli.main import cli; cli(prog_name='sls-lake')"
     done = subprocess.run(
         [sys.executable, "-c", code], env=asked, cwd=folder, capture_output=True, text=True, check=True
     )
+    if words[-2:-1] in (("-l",), ("--logstore",)):
+        assert done.stderr == "set()\n", "a name is offered at once, without what its verb needs"
     return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
 
 
@@ -37,6 +43,7 @@ def offered(folder: Path, *words: str) -> list[str]:
         (("describe", "--logstore", "o"), ["orders", "others"]),
         (("describe", "-l", "cl"), ["clicks"]),
         (("describe", "-l", "x"), []),
+        (("table", "undo", "--hour", "2026-11-20-07:00", "-l", "ord"), ["orders"]),
     ],
 )
 def test_a_shell_is_offered_verbs_options_and_logstores(

@@ -11,7 +11,8 @@ import click
 import pytest
 
 from pipelines.cli.main import EXIT_USAGE, cli, kind_of, run
-from pipelines.cli.output import SAID, Output
+from pipelines.cli.output import Output
+from pipelines.cli.session import SAID
 from pipelines.landing.table.calls import VERIFY
 from pipelines.landing.table.lake import NoMetadata
 from sls_io.emulator import Emulator

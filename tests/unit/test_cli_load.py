@@ -64,6 +64,41 @@ def test_rows_spread_over_hours_are_received_in_that_many_hours(project: Path, e
     assert 0 <= emulator.admin.now() - before_s < 60
 
 
+@pytest.mark.parametrize("more", [[], ["--spread-hours", "4"]])
+def test_a_dry_run_sends_nothing_creates_nothing_sets_no_clock_and_says_what_a_load_would_do(
+    more: list[str], project: Path, emulator: Emulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, clock_s = emulator.admin.state(), emulator.admin.now()
+    call = ["load", "--rows", "2500", "--create", *more, "--json"]
+    assert run([*call, "--dry-run"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert emulator.admin.state()["logstores"] == before["logstores"] == []
+    assert 0 <= emulator.admin.now() - clock_s < 60
+    assert planned["does_it"]["call"] == " ".join(["sls-lake", *call[:-1]]) and not planned["executed"]
+    assert run(call) == 0
+    done = json.loads(capsys.readouterr().out)
+    assert done["executed"] and "does_it" not in done
+    same = ("project", "logstore", "created", "rows", "late_rows")
+    assert [planned[name] for name in same] == [done[name] for name in same]
+    assert planned["created"] == ["project demo", "logstore clicks with 4 shards"]
+
+
+def test_a_dry_run_of_a_file_counts_what_is_not_as_usual_and_one_without_a_logstore_is_refused(
+    project: Path, emulator: Emulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project / "access.log"
+    path.write_text(LINE * 3 + "\nhalf a line\n" + LINE)
+    call = ["load", "--file", str(path)]
+    assert run([*call, "--dry-run"]) == EXIT_FAILED, "as the load itself"
+    assert "ProjectNotExist" in capsys.readouterr().err
+    assert run([*call, "--create", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "rows 5, groups 1" in said and "1 lines did not have the format" in said
+    assert "read access.log as combined" in said and "4 rows are older than the 7 days" in said
+    assert said.endswith(f"  sls-lake load --file {path} --create\n")
+    assert emulator.admin.state()["logstores"] == []
+
+
 def test_a_second_load_creates_nothing_and_adds(
     project: Path, emulator: Emulator, capsys: pytest.CaptureFixture[str]
 ) -> None:

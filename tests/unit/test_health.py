@@ -1,12 +1,16 @@
 """How wrong each kind is, and what becomes of it while nobody can look: the judges, as values."""
 
+import io
 from typing import Any
 
 import pytest
 
+from pipelines.cli.findings import say_findings
+from pipelines.cli.output import Output
 from pipelines.landing.inspection.error_rows import ErrorRows, HourErrors
 from pipelines.landing.inspection.proof import Proof, ShardProof
 from pipelines.landing.inspection.runway import CURE, Runway, ShardRunway
+from pipelines.landing.table import calls
 from pipelines.landing.watch.health import (
     ABOUT,
     FINDINGS,
@@ -24,6 +28,7 @@ from pipelines.landing.watch.health import (
     settled,
 )
 from pipelines.landing.watch.wear import WORN, Wear
+from sls_io.values.cures import Do
 from sls_io.values.window import Cursor
 from tests.worlds.components import logstore
 
@@ -111,8 +116,20 @@ def test_every_kind_has_a_rule_and_says_what_it_is_about() -> None:
 def test_a_fact_that_nobody_asked_for_is_no_finding_and_one_that_nobody_knows_is() -> None:
     assert findings(Vitals(), logstore()) == ()
     for kind in Kind:
-        found = judged({kind.value: Unknown("the catalog is down")})
+        found = judged({kind.value: Unknown("the catalog is down", (calls.VERIFY,))})
         assert (found.level, found.text) == (UNKNOWN, "nobody knows: the catalog is down")
+        assert found.cures == (calls.VERIFY,), "what settles it is not lost with the error"
+
+
+def test_what_settles_a_ledger_is_told_once_for_people_and_with_each_finding_for_programs() -> None:
+    cures = (calls.rollback(7), Do("restore the catalog"))
+    found = findings(
+        Vitals(("gone",), lag=Unknown("gone", cures), wear=Unknown("gone", cures), cures=cures), logstore()
+    )
+    assert [each.cures for each in found] == [cures] * 3
+    shown = io.StringIO()
+    say_findings(Output(file=shown), found)
+    assert shown.getvalue().count("  sls-lake table rollback 7\n  restore the catalog\n") == 1
 
 
 def test_a_pair_in_the_settings_overrides_what_the_retention_makes_of_it() -> None:
@@ -130,10 +147,10 @@ def test_a_finding_has_its_numbers_with_units_and_what_shows_and_mends_it() -> N
         "hour": "1970-01-01-09:00",
         "error rows in 24 h": 2,
     }
-    assert (
-        found.cures["see"].startswith("SELECT __error__")
-        and "--execute" in found.cures["mend once columns fit"]
-    )
+    look, mend = found.document("logs")["cures"]
+    assert look["do"].startswith("SELECT __error__")
+    mends = "sls-lake backfill --mode errors --local --from 1970-01-01-09:00 --to 1970-01-01-09:00 -l logs"
+    assert mend == {"call": f"{mends} --execute", "does": "mends them once columns fit"}
     assert found.lines == ("2 of 2 rows: status is not int",)
     numbers = judged({"runway": days_left(20, 7)}).numbers
     assert numbers == {

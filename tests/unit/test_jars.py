@@ -56,6 +56,20 @@ def test_jars_that_are_there_and_whole_are_not_fetched_again(tmp_path: Path) -> 
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(jar.name for jar in JARS)
 
 
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [("http://127.0.0.1:9/", "repository cannot be reached"), ("{folder}/", "repository does not have them")],
+)
+def test_jars_that_cannot_be_fetched_are_one_sentence_that_says_whether_the_way_or_the_place_is_wrong(
+    place: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needs.java()
+    monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", place.format(folder=tmp_path.as_uri()))
+    assert main(str(tmp_path / "jars")) == 1
+    said = capsys.readouterr().err
+    assert why in said and "DEFAULT_ARTIFACT_REPOSITORY" in said and said.count("\n") == 1
+
+
 def test_without_a_resolver_the_cure_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

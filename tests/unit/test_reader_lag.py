@@ -2,7 +2,7 @@
 
 import pytest
 
-from sls_io.checkpoints.lag import ShardLag, states
+from sls_io.checkpoints.lag import ShardLag, group_state, states
 from sls_io.checkpoints.store import CURSOR_MAX, Fate, Kept, fate_of
 from sls_io.values.shard import Shard, ShardState
 from sls_io.values.window import Cursor
@@ -35,25 +35,28 @@ W, N, A, O = ShardState.WAIT, ShardState.NOT_ALLOC, ShardState.ALREADY_ALLOC, Sh
 
 
 @pytest.mark.parametrize(
-    ("at", "holders", "order", "expected"),
+    ("at", "holders", "order", "expected", "kafka"),
     [
-        ((None, None), {}, True, (N, W, W, W)),
-        ((8, None), {0: "a"}, True, (A, W, W, W)),
-        ((9, None), {0: "a"}, True, (A, W, W, W)),
-        ((9, None), {}, True, (O, N, N, W)),
-        ((9, 9), {2: "b"}, True, (O, O, A, N)),
-        ((8, 9), {}, True, (N, O, W, W)),
-        ((None, None), {}, False, (N, N, N, N)),
-        ((9, 9), {3: "a"}, False, (O, O, N, A)),
+        ((None, None), {}, True, (N, W, W, W), "Empty"),
+        ((8, None), {0: "a"}, True, (A, W, W, W), "Stable"),
+        ((9, None), {0: "a"}, True, (A, W, W, W), "Stable"),
+        ((9, None), {}, True, (O, N, N, W), "Empty"),
+        ((9, 9), {2: "b"}, True, (O, O, A, N), "PreparingRebalance"),
+        ((9, 9), {2: "b", 3: "a"}, True, (O, O, A, A), "Stable"),
+        ((8, 9), {}, True, (N, O, W, W), "Empty"),
+        ((None, None), {}, False, (N, N, N, N), "Empty"),
+        ((9, 9), {3: "a"}, False, (O, O, N, A), "PreparingRebalance"),
     ],
 )
-def test_a_shards_state_follows_from_holder_checkpoint_and_ancestors(
+def test_the_state_of_a_shard_and_of_the_group_follow_from_holders_checkpoints_and_ancestors(
     at: tuple[int | None, int | None],
     holders: dict[int, str],
     order: bool,
     expected: tuple[ShardState, ...],
+    kafka: str,
 ) -> None:
-    assert seen(at, holders, order=order) == dict(enumerate(expected))
+    found = seen(at, holders, order=order)
+    assert found == dict(enumerate(expected)) and group_state(found) == kafka
 
 
 @pytest.mark.parametrize(

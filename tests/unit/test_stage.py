@@ -78,6 +78,16 @@ def test_a_declared_key_keeps_its_name_is_quoted_and_a_dropped_one_has_no_column
     assert "__topic__ as topic" in columns and "secret" not in columns
 
 
+def test_a_dry_run_names_the_files_and_writes_none(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(project.rglob("*"))
+    assert run(["stage", "--by-minute", "--dry-run", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert sorted(project.rglob("*")) == before and len(said["files"]) == 4
+    assert said["does_it"] == {"call": "sls-lake stage --by-minute", "loses": []}
+    assert run(["stage", "--by-minute"]) == 0
+    assert {str(path) for path in {*project.rglob("*")} - {*before} if path.is_file()} == {*said["files"]}
+
+
 def test_a_model_that_is_there_is_never_written_over(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,7 +28,7 @@ from pipelines.cli.emulator import PORT
 from pipelines.cli.files.accesslog import KEYS, generated
 from pipelines.cli.files.packing import Packer
 from pipelines.cli.load import create, put
-from pipelines.cli.logstores import resolve_all
+from pipelines.cli.logstores import defs_of, project_root, resolve_all
 from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.bounds import Sensor
 from pipelines.landing.logstore import Logstore
@@ -79,6 +79,7 @@ def dev(
     output: Output, *, names: str | None, port: int, ui_port: int, rate: int, fresh: bool, warm: bool
 ) -> None:
     """Run emulator, producers, Spark and Dagster's page with schedules and sensors on, until Ctrl-C."""
+    defs_of(project_root())  # where there is no project, nothing is made and no port is spoken of
     # Started in the background of a shell, Ctrl-C's signal is ignored here and in every child:
     # nothing would end. A request to end is taken as Ctrl-C, so that children end with us.
     for number in (signal.SIGINT, signal.SIGTERM):

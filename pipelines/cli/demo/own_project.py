@@ -17,7 +17,7 @@ from pipelines.cli.files.packing import Counts
 from pipelines.cli.init import write_project
 from pipelines.cli.logstores import defs_of, known, project_root, resolve
 from pipelines.cli.new import write
-from pipelines.cli.stage import write_models
+from pipelines.cli.stage import models, write_models
 from pipelines.landing.first_file import Named
 from pipelines.landing.suggestion import SAMPLE_LOGS, Suggested, suggested
 
@@ -45,7 +45,7 @@ def entered(
         defs_of(folder) / name / "defs.yaml", Named.of(name), start, "The demo's first hour.", keys, len(logs)
     )
     with chdir(folder):
-        write_models(resolve(name))
+        write_models(models(resolve(name)))
         yield name, keys
 
 

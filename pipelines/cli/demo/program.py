@@ -6,6 +6,7 @@ Iceberg commits and Dagster runs are the real ones, only the service is the emul
 """
 
 import itertools
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -22,10 +23,11 @@ from pipelines.cli.demo.spark_server import SparkServer, free_address
 from pipelines.cli.emulator_admin import stored
 from pipelines.cli.files.accesslog import generated
 from pipelines.cli.files.lines import Log
+from pipelines.cli.files.loading import oddities
 from pipelines.cli.files.log_files import AUTO, LogFile, count_records, parse_file
 from pipelines.cli.files.packing import GROUP_ROWS, Counts, Packer
-from pipelines.cli.load import create, format_option, oddities, put, put_over_hours, recognised
-from pipelines.cli.logstores import resolve
+from pipelines.cli.load import create, format_option, put, put_over_hours, recognised
+from pipelines.cli.logstores import project_root, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, noise_into, verb
 from pipelines.landing.hours import hour_text
@@ -172,7 +174,20 @@ def _play(output: Output, box: sandbox.Sandbox, source: RowSource, *, break_one_
             box.write_opener(box.home / OPENER, UI_PORT)
             with SparkServer(output, box) as spark, SlsClient(logstore.service) as client:
                 play = Demo(output, logstore, client, emulator.admin, source, spark, keys)
-                return play.play(break_one_file=break_one_file)
+                audit = play.play(break_one_file=break_one_file)
+            if not audit.ok:
+                _say_where(output, box)
+            return audit
+
+
+def _say_where(output: Output, box: sandbox.Sandbox) -> None:
+    """Where what `verify` names can be typed: the service and Spark end with the demo, its folder stays."""
+    env, data = box.home / "env", shlex.quote(str(box.home / "emulator"))
+    env.write_text(f"{replace(box, spark_remote='').exports()}cd {shlex.quote(str(project_root()))}\n")
+    output.say()
+    output.say("To try what verify names, start the service again in one terminal, and type it in another:")
+    output.say(f"  . {shlex.quote(_shown(env))}; sls-lake emulator --data {data} --port {box.port}")
+    output.say(f"  . {shlex.quote(_shown(env))}")
 
 
 class Demo:

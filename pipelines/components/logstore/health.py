@@ -25,6 +25,7 @@ from pipelines.components.logstore.failures import plainly, require_endpoint
 from pipelines.components.logstore.metadata import Metadata, bullets
 from pipelines.components.logstore.schedule import ERRORS, MODE_TAG
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import (
     ABOUT,
@@ -38,6 +39,7 @@ from pipelines.landing.watch.health import (
 )
 from pipelines.landing.watch.vitals import vitals
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.cures import Call, Cure
 from sls_io.wire.client import SlsClient
 
 OF_TABLE = (Kind.RECONCILED, Kind.PROVEN)
@@ -177,8 +179,8 @@ def _metadata(logstore: Logstore, found: Finding) -> Metadata:
     values: Metadata = {name: _number(value) for name, value in found.numbers.items()}
     if found.lines:
         values["found"] = bounded(found.lines)
-    cures = dict(found.cures)
-    if found.kind is Kind.ERRORS and cures:
+    cures = _named(found.cures, logstore.option)
+    if found.kind is Kind.ERRORS and cures and "hour" in found.numbers:
         at, config = found.numbers["hour"], f"ops: {{bronze__{logstore.name}: {{config: {{execute: true}}}}}}"
         cures["mend on this page"] = (
             f"Materialize bronze/{logstore.name} [{at}...{at}] with the tag {MODE_TAG}: {ERRORS} and the "
@@ -186,6 +188,15 @@ def _metadata(logstore: Logstore, found: Finding) -> Metadata:
         )
     values |= {name: dg.MetadataValue.text(text) for name, text in cures.items()}
     return values | ({} if found.since_s is None else {_SINCE: dg.MetadataValue.timestamp(found.since_s)})
+
+
+def _named(cures: Sequence[Cure], option: str) -> dict[str, str]:
+    """What each does -> how it is typed; several that say nothing of it are lines of one."""
+    named: dict[str, list[str]] = {}
+    for cure in cures:
+        does = cure.does if isinstance(cure, Call) else "by hand"
+        named.setdefault(does or "what settles it", []).append(calls.shown(cure, option))
+    return {does: "\n".join(lines) for does, lines in named.items()}
 
 
 def bounded(lines: Sequence[str]) -> dg.MetadataValue:

@@ -1,6 +1,7 @@
 """What a person decides about a table: planned on a table that was looked at, then committed by one loop.
 
-    Decision  what would be done, as data: what people are shown (`effect.py`), and what stands against it
+    Decision  what would be done, as data: what people are shown (`effect.py`), and what stands against it, in
+              `decision.py`
     Planned   the same with the table that was looked at, and the commit
     execute   does it; where somebody else commits meanwhile, it goes by what the plan says of that
 
@@ -19,74 +20,21 @@ The age of new files is asked after each look and never before it: paused in bet
 and the table looks as if nothing had happened.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple
 
 from pipelines.landing.commit import authored
+from pipelines.landing.commit.decision import Decision, Finished, NothingToDo, Tools, View
 from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.ledger.place import Looked
-from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.lake import Lake
-from sls_io.values.clock import SYSTEM_CLOCK, Clock
-from sls_io.values.cures import Call, Cure
 from sls_io.values.errors import ConfigError, LandingConflict
 
+__all__ = ["Decision", "Done", "Finished", "NothingToDo", "Planned", "Tools", "View", "execute"]
+
 TRIES_MAX = 20
-View = TypeVar("View")
-
-
-class NothingToDo(ConfigError):
-    """The table is as it was asked for."""
-
-
-class Tools(NamedTuple):
-    """What work between a plan and its commit needs; `engine` only where the service is pulled."""
-
-    clock: Clock = SYSTEM_CLOCK
-    on_event: Callable[[str], None] = lambda name: None
-    engine: Engine | None = None
-
-
 _TOOLS = Tools()
-
-
-class Finished(NamedTuple):
-    """What was done: the new snapshot, if the table got one, and what it came to, with `more` for a program.
-    `fails`: a part of it did not come about."""
-
-    snapshot: int | None
-    view: Any
-    fails: bool = False
-    more: Mapping[str, Any] = MappingProxyType({})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decision(Generic[View]):
-    """What a person decides.
-
-    view      what people and programs are shown of it
-    refusal   why it is not done as it was asked for, with the option that lifts it; "" when it is
-    cures     what may be done in its place
-    nothing   what to say where nothing is to be done
-    does      the call that does it, where that is not the one that was typed
-    """
-
-    view: View
-    refusal: str = ""
-    cures: tuple[Cure, ...] = ()
-    nothing: str = "there is nothing to change"
-    does: Call | None = None
-
-    @property
-    def needed(self) -> bool:
-        """Whether there is something to do."""
-        return True
-
-    def carry_out(self, lake: Lake, tools: "Tools") -> Finished:
-        """Do it."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from pyiceberg.table import Table
 
 from pipelines.landing.contents import cells
 from pipelines.landing.contents.cells import Cells, Shown
+from pipelines.landing.contents.fresh_starts import At
 from pipelines.landing.contents.holdings import Asking, Holdings
 from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.contents.slices import RowsElsewhere, hour_runs
@@ -33,7 +34,6 @@ from pipelines.landing.ledger.state import TableState, read_state
 from pipelines.landing.ledger.ways import PastLanding
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.adopt import begins_anew, find, plan_adopt
-from pipelines.landing.operations.fresh_starts import At
 from pipelines.landing.operations.give_up import GivenUp, plan_give_up
 from pipelines.landing.operations.repair_manifests import plan_repair_manifests
 from pipelines.landing.operations.replace import accepted, accepted_together, evolved

@@ -18,6 +18,7 @@ from pipelines.landing.ledger.newest_landing import added_entries, check_adds_up
 from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.start import (
     NO_GROUP_CODE,
+    begun,
     check_origin,
     check_reset,
     fill_only,
@@ -51,7 +52,9 @@ class ShardView:
     `reached_s` is the receive time up to which the table has it; `lag_s` counts from there to the
     service's now, 0 for a closed or drained shard. `backlog` is None where nothing waits or is known.
     `suspect_s`: since when the service says that it is gone, unix seconds; 0: it does not. `paused`: somebody
-    paused it. `consumers` says who is how far with it, where leases tell.
+    paused it. `consumers` says who is how far with it, where leases tell. `behind_bytes`: raw bytes that
+    wait, about, 0 where nothing does, None where nobody knows. `snapshot_id`: the newest one with rows of it,
+    None where the table's history has none.
     """
 
     shard: int
@@ -68,6 +71,8 @@ class ShardView:
     suspect_s: int = 0
     paused: bool = False
     consumers: Mapping[str, str] = field(default_factory=dict)
+    behind_bytes: int | None = None
+    snapshot_id: int | None = None
 
     @property
     def state(self) -> str:
@@ -117,7 +122,8 @@ def refusal(logstore: Logstore, lake: Lake, client: SlsClient) -> str:
 
 
 def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
-    """What a live run that got every shard would do now, and why each shard waits."""
+    """What a live run that got every shard would do now, and why each shard waits. Before the first landing
+    it begins where the first start would."""
     contract = Contract.from_columns(logstore.columns)
     ledger = read_ledger(logstore, lake, client)
     table = lake.load(logstore.table)
@@ -125,20 +131,23 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
         check_landable(contract, table.metadata, logstore.table, held_columns(table))
         check_adds_up(table, "nothing can be landed")
     until_s = int(client.now_s()) - logstore.budget.settle_s
-    if not ledger.started:
+    first, shards, unknown = not ledger.started, client.shards(), ""
+    if first:
         check_reset(logstore)
-        to_come = logstore.ahead(client.now_s())
-        wait = Wait(Why.AHEAD, to_come) if to_come else FIRST_START
-        waits = dict.fromkeys((s.id for s in client.shards()), wait)
         unknown = unknown_beside(facts(table), client.origin(), logstore) if table is not None else ""
-        return PlanReport(ledger.origin, logstore.table, True, until_s, waits=waits, unknown=unknown)
-    shards = client.shards()
+        to_come = logstore.ahead(client.now_s())
+        if to_come or (unknown and not logstore.shared):
+            wait = Wait(Why.AHEAD, to_come) if to_come else FIRST_START
+            waits = dict.fromkeys((s.id for s in shards), wait)
+            return PlanReport(ledger.origin, logstore.table, True, until_s, waits=waits, unknown=unknown)
+        ledger = begun(client, logstore, ledger)
     plan = upcoming(logstore, client, table, ledger, shards, shards, until_s=until_s)
     return PlanReport(
         origin=ledger.origin,
         table=logstore.table,
-        first_start=False,
+        first_start=first,
         until_s=until_s,
+        unknown=unknown,
         windows=tuple((p.window.shard, p.window.hour, p.window.begin, p.window.end) for p in plan.windows),
         closings=dict(plan.change.closings),
         gaps=gap_lines(plan),
@@ -221,15 +230,31 @@ def describe(
         views = [*pool.map(view, sorted({*listed, *ledger.shards}))]
     quota = logstore.budget.shard_mb_per_s
     paused = facts(table).paused_of(ledger.origin) if table is not None else frozenset[int]()
+    newest = _newest_snapshots(table, ledger) if table is not None else {}
+    backlogs = {v.shard: backlog_of(rates.get(v.shard), v.lag_s, quota) for v in views}
     return [
         replace(
             v,
-            backlog=backlog_of(rates.get(v.shard), v.lag_s, quota),
+            backlog=(backlog := backlogs[v.shard]),
+            behind_bytes=backlog.raw_bytes if backlog else 0 if v.lag_s == 0 else None,
+            snapshot_id=newest.get(v.shard),
             paused=v.shard in paused,
             consumers=dict(group.consumers.get(v.shard, {})),
         )
         for v in views
     ]
+
+
+def _newest_snapshots(table: Table, ledger: Ledger) -> Mapping[int, int]:
+    """Shard -> the newest snapshot that brought a window of it."""
+    found: dict[int, int] = {}
+    for snapshot in ancestry(table):
+        origin, windows = windows_of(snapshot)
+        for shard in {x.window.shard for x in windows} if origin == ledger.origin else ():
+            found.setdefault(shard, snapshot.snapshot_id)
+        if found.keys() >= ledger.shards.keys():
+            break
+    return found
 
 
 def landings(logstore: Logstore, lake: Lake) -> list[LandingView]:

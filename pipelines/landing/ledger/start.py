@@ -12,13 +12,15 @@ from pyiceberg.table import Table
 from pipelines.landing.coordinators import published
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.codec import ASKED_PROPERTY_PREFIX
+from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.state import TableState, names_of
+from pipelines.landing.ledger.values import Delta
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.planning.plan import fallen_back, since_start, since_start_in
 from sls_io.planning.survey import Begins, from_hour
-from sls_io.planning.values import Survey
+from sls_io.planning.values import LedgerChange, Survey
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.clock import Clock
 from sls_io.values.cures import Do
@@ -74,13 +76,7 @@ def moved(client: SlsClient, logstore: Logstore) -> list[int]:
     run found it empty, and nothing is lost. The same checkpoint in a shard that is two days old may be where
     retention is by now, and counts.
     """
-    try:
-        stored = published(logstore, client)
-    except ServiceError as error:
-        if error.code == NO_GROUP_CODE:
-            return []
-        raise
-    points = {shard: point.cursor for shard, point in stored.items() if point.cursor is not None}
+    points = {s: at for s, at in _cursors_of(client, logstore).items() if at is not None}
     if not points:
         return []
     kept_s, listed = client.retention_s(), {s.id: s for s in client.shards()}
@@ -144,6 +140,27 @@ def logs_before(client: SlsClient, starts: Mapping[int, Cursor]) -> dict[int, in
         except (CursorExpired, ShardGone):
             continue  # retention took it between the two calls
     return found
+
+
+def begun(client: SlsClient, logstore: Logstore, ledger: Ledger) -> Ledger:
+    """The ledger that a first run would begin with now, of a logstore that has none. Changes nothing; the run
+    asks again. Raises as `resolve_starts`."""
+    asked: list[Mapping[int, Cursor | None]] = [{}]
+    if logstore.reset == "group":
+        asked = [_cursors_of(client, logstore), _cursors_of(client, logstore)]
+    starts = resolve_starts(client, logstore, asked)
+    change = LedgerChange(starts=starts, chosen=chosen_of(logstore, starts, asked))
+    return merge(ledger, Delta(ledger.origin, live=True, change=change, first=True)).ledger
+
+
+def _cursors_of(client: SlsClient, logstore: Logstore) -> Mapping[int, Cursor | None]:
+    """What the group has; nothing where it is not there: the first run makes it."""
+    try:
+        return {shard: stored.cursor for shard, stored in published(logstore, client).items()}
+    except ServiceError as error:
+        if error.code == NO_GROUP_CODE:
+            return {}
+        raise
 
 
 def check_reset(logstore: Logstore) -> None:

@@ -29,6 +29,7 @@ from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents.cells import Key, Tally
 from pipelines.landing.contents.explained import Compared, compare, unlike
+from pipelines.landing.contents.fresh_starts import At, Floors, Newest, starts_of
 from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.ledger.codec import LEDGER_PREFIX
 from pipelines.landing.ledger.fence import lowered
@@ -48,7 +49,6 @@ from pipelines.landing.ledger.summary import is_landing, summary_of
 from pipelines.landing.ledger.values import Adopted, Deed, Operation
 from pipelines.landing.ledger.ways import PastLanding, pasts
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations.fresh_starts import At, Floors, Newest, starts_of
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger, ShardLedger

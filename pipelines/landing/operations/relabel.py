@@ -26,12 +26,12 @@ from typing import Any
 from pipelines.landing.commit import authored, publish
 from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import Planned
+from pipelines.landing.contents.fresh_starts import At, Floors, starts_of
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.place import Trust, look
 from pipelines.landing.ledger.start import check_origin, logs_before, mislabelled, origin_text
 from pipelines.landing.ledger.values import Deed, Forgotten, Operation
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations.fresh_starts import At, Floors, starts_of
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger, ShardLedger

@@ -41,7 +41,7 @@ from sls_io.values.errors import ConfigError, ServiceError, ShardGone
 from sls_io.values.window import HOUR_S, Cursor
 from sls_io.wire.client import SlsClient
 
-Way = Literal["again", "skip", "stays"]
+Way = Literal["again", "skip", "stays", "unsettled"]
 _FAR = 2**62
 
 
@@ -49,7 +49,8 @@ _FAR = 2**62
 class Sought:
     """One shard: its frontier, the cursor it is put at, and what that means; how its place was found, and
     what became of its checkpoint. `cursor` is never beyond what live runs may read by now; None where nothing
-    is said of the shard, or nothing of it has landed."""
+    is said of the shard, or nothing of it has landed. `unsettled`: all that lies between frontier and place
+    is too young for a live run, so there is nothing to pass over yet."""
 
     shard: int
     frontier: Cursor | None
@@ -82,6 +83,7 @@ class PlannedSeek(Effect):
     source: str = ""
     readers: tuple[str, ...] = ()
     follows: bool = True
+    settle_s: int = 0
 
     def said(self) -> Iterable[Note]:
         if self.again is not None:
@@ -95,6 +97,13 @@ class PlannedSeek(Effect):
             owed = _text(one.hours) or "what retention has not taken"
             yield Note(f"shard {one.shard}: {owed} is owed then; runs and verify name the backfill")
         yield from (Note(f"not again: {sentence}", "warn") for sentence in unreached(self))
+        if young := [one.shard for one in self.shards if one.way == "unsettled"]:
+            settle_s = self.settle_s
+            yield Note(
+                f"shard {', '.join(map(str, young))}: logs are there, and none has settled: they came in the "
+                f"last {settle_s} s. Live runs land them; to pass over them, ask again {settle_s} s later",
+                "warn",
+            )
         if self.follows:
             yield Note("the group's checkpoints follow the table")
         else:
@@ -153,7 +162,8 @@ def plan_seek(
         _sought(s, c, ledger.shards.get(s), later.get(s), forward_only=forward_only)
         for s, c in sorted(cursors.items())
     )
-    planned = PlannedSeek(logstore.table, shards, skip, follows=not forward_only)
+    settle_s = logstore.budget.settle_s
+    planned = PlannedSeek(logstore.table, shards, skip, follows=not forward_only, settle_s=settle_s)
     back = {one.shard: wanted[one.shard] for one in shards if one.way == "again"}
     if not back:
         return planned
@@ -226,6 +236,8 @@ def _sought(
         return Sought(shard, entry.frontier, later, "skip")
     if cursor < entry.frontier and not forward_only:
         return Sought(shard, entry.frontier, cursor, "again")
+    if cursor > entry.frontier and not entry.closed:
+        return Sought(shard, entry.frontier, entry.frontier, "unsettled")
     return Sought(shard, entry.frontier, entry.frontier, "stays")
 
 

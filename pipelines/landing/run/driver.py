@@ -366,7 +366,7 @@ class Run:
             self._bounds.until_s,
         )
         if self.mode == "fill":
-            surveys = surveyor.of_hours(attempt.base, self.hours, self._from_s)
+            surveys = surveyor.of_hours(self.hours, self._from_s)
         else:
             surveys = surveyor.claimed(effect.claim.shards, self._holding.checkpoints, self.engine)
             left.update(surveyor.left_alone(surveys))

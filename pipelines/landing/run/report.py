@@ -32,6 +32,7 @@ is red."""
 SPENT = frozenset({"time", "quota", "not reached"})
 """Kinds where the run's own time ended: nothing else kept it from landing."""
 _NAMED_MAX = 5
+FIRST_RUN = "{table}: nothing has landed yet; the first run makes the table and fixes where each shard starts"
 
 
 def stop_text(kind: str, cause: str = "") -> str:
@@ -305,8 +306,13 @@ def notes_of(report: LandingReport | PlanReport) -> Iterator[Note]:
     yield from (Note(f"gap, {text}") for text in report.gaps)
     yield from (Note(f"suspect: {text}", "loss") for text in report.suspects)
     yield from (Note(f"gap: {text}", "warn") for text in report.readable)
+    yield from notes_of_waits(report.waits)
+
+
+def notes_of_waits(waits: Mapping[int, Wait]) -> Iterator[Note]:
+    """Why shards wait: a line for all that wait for the same."""
     alike: dict[str, list[int]] = {}
-    for shard, why in sorted(report.waits.items()):
+    for shard, why in sorted(waits.items()):
         alike.setdefault(str(why), []).append(shard)
     for text, shards in alike.items():
         who = f"shard {shards[0]} waits" if len(shards) == 1 else f"shards {_rows(shards)} wait"

@@ -49,7 +49,7 @@ class Surveyor:
         """The shards that a person paused."""
         return frozenset() if self.state is None else self.state.paused_of(self.ledger.origin)
 
-    def of_hours(self, state: TableState, hours: range, from_s: int) -> Surveys:
+    def of_hours(self, hours: range, from_s: int = 0) -> Surveys:
         """What the ledger lacks of these receive hours (since 1970), received from `from_s` on."""
         surveys = survey_hours(
             self.client,
@@ -60,7 +60,8 @@ class Surveyor:
             pieces=self.logstore.splits_per_hour,
             ledger=self.ledger,
         )
-        surveys = fill_only(surveys, self.ledger, state, self.ledger.origin)
+        if self.state is not None:
+            surveys = fill_only(surveys, self.ledger, self.state, self.ledger.origin)
         return self._checked(mark_cut(self.client, self.shards, self.ledger, surveys))
 
     def claimed(

@@ -58,6 +58,8 @@ def dbt_environment(
         "spark.master": master,
         "spark.app.name": "sls-lake-dbt",
         OPTIONS_SETTING: _JAVA_OPTIONS,
+        # dbt asks for a session before each statement, and Spark warns each time that it has one already.
+        "spark.log.level": "ERROR",
     }
     open_conf = {name: value for name, value in conf.items() if not is_secret(name)}
     return {

@@ -12,6 +12,7 @@ named files is resolved: what they need stands in the list, too.
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -169,11 +170,23 @@ def _resolve(jars: Iterable[Jar], ivy: Path) -> None:
         except (OSError, subprocess.TimeoutExpired):
             code = -1
     if code:
-        raise ConfigError(
-            f"the jars could not be resolved, see {log}: check Java 17, room on the disk, and the way "
-            f"to the central Maven repository ({_ENVIRONMENT_HINT} names a mirror), then do it again"
-        )
+        raise ConfigError(f"the jars could not be fetched, see {log}: {_why(log)}; then do it again")
     log.unlink()
+
+
+def _why(log: Path) -> str:
+    """What kept the resolver, by its own words."""
+    said = log.read_text(encoding="utf-8", errors="replace").lower()
+    if "no space left" in said or "quota exceeded" in said:
+        return f"the disk is full, make room in {log.parent}"
+    if re.search(r"java\.net\.|host .* not found\. url=|timed out|pkix|sslhandshake", said):
+        return (
+            "the Maven repository cannot be reached, check the network and its proxy (JAVA_TOOL_OPTIONS), or "
+            f"name a mirror in {_ENVIRONMENT_HINT}"
+        )
+    if "module not found" in said:
+        return f"the Maven repository does not have them, name another one in {_ENVIRONMENT_HINT}"
+    return "check Java 17 or 21, by `java -version`"
 
 
 def _module(jars: Iterable[Jar]) -> str:

@@ -11,7 +11,7 @@ before (`settled`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -23,7 +23,7 @@ from pipelines.landing.inspection.runway import CURE, Runway, days, spoken
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import calls
 from pipelines.landing.watch.wear import WORN, Wear
-from sls_io.values.cures import Call
+from sls_io.values.cures import Call, Cure, Do
 from sls_io.values.window import HOUR_S
 
 _LINES_MAX = 3
@@ -56,7 +56,7 @@ class Finding:
 
     numbers  by name, units last
     lines    what there is to say, a sentence each; `text` has the first `said` of them
-    cures    name -> what shows it or mends it, as it is typed
+    cures    what shows it or mends it
     since_s  since when nobody could look, unix seconds; None: somebody could
     """
 
@@ -65,7 +65,7 @@ class Finding:
     text: str
     numbers: Mapping[str, float | str] = field(default_factory=dict)
     lines: tuple[str, ...] = ()
-    cures: Mapping[str, str] = field(default_factory=dict)
+    cures: tuple[Cure, ...] = ()
     since_s: float | None = None
     said: int = 0
 
@@ -74,12 +74,17 @@ class Finding:
         """The lines for which the sentence has no room."""
         return self.lines[self.said :]
 
+    def document(self, logstore: str) -> dict[str, Any]:
+        """For a program, with cures as elsewhere; `logstore` as the option that names it, "" for none."""
+        return {**asdict(self), "cures": calls.documents(self.cures, logstore)}
+
 
 @dataclass(frozen=True)
 class Unknown:
-    """A fact that nobody knows, and why."""
+    """A fact that nobody knows, why, and what settles that."""
 
     why: str
+    cures: tuple[Cure, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,8 @@ class Latest:
 
 @dataclass(frozen=True)
 class Vitals:
-    """What is known of a logstore: a fact for each kind, by its name; None where nobody asked."""
+    """What is known of a logstore: a fact for each kind, by its name; None where nobody asked. `cures`: what
+    settles a ledger that contradicts itself."""
 
     reconciled: tuple[str, ...] | Unknown | None = None
     proven: Proof | Unknown | None = None
@@ -121,6 +127,7 @@ class Vitals:
     commit: Latest | Unknown | None = None
     errors: ErrorRows | Unknown | None = None
     wear: Wear | Unknown | None = None
+    cures: tuple[Cure, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -139,10 +146,13 @@ def findings(vitals: Vitals, logstore: Logstore) -> tuple[Finding, ...]:
     for rule in FINDINGS:
         fact = getattr(vitals, rule.kind.value)
         if isinstance(fact, Unknown):
-            found.append(Finding(rule.kind, Level.UNKNOWN, f"nobody knows: {fact.why}"))
+            found.append(Finding(rule.kind, Level.UNKNOWN, f"nobody knows: {fact.why}", cures=fact.cures))
         elif fact is not None:
             found.append(rule.judge(fact, logstore))
-    return tuple(found)
+    return tuple(
+        replace(each, cures=vitals.cures) if vitals.cures and each.kind is Kind.RECONCILED else each
+        for each in found
+    )
 
 
 def settled(found: Finding, told: Finding | None, health: Health, now_s: float) -> Finding:
@@ -189,8 +199,9 @@ def falling(value: float, warn: float, fail: float) -> Level:
 def _reconciled(problems: tuple[str, ...], logstore: Logstore) -> Finding:
     if not problems:
         return Finding(Kind.RECONCILED, Level.OK, "the newest landing is there, file by file")
-    look = {"what settles it": calls.shown(calls.VERIFY, logstore.option)}
-    return Finding(Kind.RECONCILED, Level.FAIL, _some(problems), lines=problems, said=_LINES_MAX, cures=look)
+    return Finding(
+        Kind.RECONCILED, Level.FAIL, _some(problems), lines=problems, said=_LINES_MAX, cures=(calls.VERIFY,)
+    )
 
 
 def _proven(proof: Proof, logstore: Logstore) -> Finding:
@@ -233,9 +244,8 @@ def _not_seen(named: tuple[str, ...], why: Unknown | None) -> Finding:
     if why is None:
         return Finding(Kind.RUNWAY, Level.FAIL if named else Level.OK, _some(named) or "no gap was named")
     level = Level.FAIL if named else Level.UNKNOWN
-    return Finding(
-        Kind.RUNWAY, level, "; ".join((*named[:_LINES_MAX], f"nobody knows the runway: {why.why}"))
-    )
+    said = "; ".join((*named[:_LINES_MAX], f"nobody knows the runway: {why.why}"))
+    return Finding(Kind.RUNWAY, level, said, cures=why.cures)
 
 
 def _lag(waits: Waits, logstore: Logstore) -> Finding:
@@ -254,7 +264,7 @@ def _lag(waits: Waits, logstore: Logstore) -> Finding:
     else:
         said = "nothing waits"
     cure = ": look at the newest run of the micro-batch"
-    why = {} if level is Level.OK else {"why a shard waits": calls.shown(calls.PLAN, logstore.option)}
+    why = () if level is Level.OK else (calls.PLAN,)
     return Finding(Kind.LAG, level, f"{said}{paused}{cure * bool(why)}", numbers, cures=why)
 
 
@@ -289,15 +299,18 @@ def _errors(found: ErrorRows, logstore: Logstore) -> Finding:
         return Finding(Kind.ERRORS, level, said, numbers)
     top = f", most often: {', '.join(causes)}" * (level is not Level.OK)
     owners = ", ".join(f"'{name}'" for name in found.origins)
-    cures = {
-        "see": f"SELECT __error__, count(*) FROM {logstore.table} WHERE __error__ IS NOT NULL AND "
-        f"__receive_hour__ = TIMESTAMP '{at[:10]} {at[11:]}:00+00:00' AND __origin__ IN ({owners}) "
-        "GROUP BY __error__ ORDER BY 2 DESC",
-        "mend once columns fit": calls.shown(
-            Call(("backfill", "--mode", "errors", "--local", "--from", at, "--to", at), harmless=True),
-            logstore.option,
+    cures = (
+        Do(
+            f"SELECT __error__, count(*) FROM {logstore.table} WHERE __error__ IS NOT NULL AND "
+            f"__receive_hour__ = TIMESTAMP '{at[:10]} {at[11:]}:00+00:00' AND __origin__ IN ({owners}) "
+            "GROUP BY __error__ ORDER BY 2 DESC"
         ),
-    }
+        Call(
+            ("backfill", "--mode", "errors", "--local", "--from", at, "--to", at),
+            harmless=True,
+            does="mends them once columns fit",
+        ),
+    )
     lines = tuple(f"{rows:,} of {found.sample:,} rows: {why}" for why, rows in causes.items())
     return Finding(Kind.ERRORS, level, f"{said}{top}", numbers, lines, cures)
 
@@ -324,7 +337,8 @@ FINDINGS: tuple[Rule, ...] = (
         "Every row is there once and nothing is missing: rows and identity sums of each shard against the "
         "ledger, apart from named gaps, withdrawn hours and rows removed by decision. Reads the whole "
         "table's identities, and every column of a seventh of its files, each day another one. Warns while "
-        "skipped logs are owed. A run that lands repeats the last verdict.",
+        "skipped logs are owed. A run that lands takes the first proof of a small table; later ones repeat "
+        "the last verdict.",
         _proven,
     ),
     Rule(

@@ -24,6 +24,7 @@ from pipelines.landing.watch.health import Latest, Level, TimeLeft, Unknown, Vit
 from pipelines.landing.watch.look import Look, look
 from pipelines.landing.watch.wear import wear
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.cures import Cure
 from sls_io.values.errors import LedgerBroken, SlsError
 from sls_io.wire.client import Heads, SlsClient
 
@@ -92,7 +93,11 @@ def known(look_at: Callable[[], _T], *, broken: bool = False) -> _T | Unknown:
     except (SlsError, OSError) as error:
         if broken and isinstance(error, LedgerBroken | NoMetadata):
             raise
-        return Unknown(str(error))
+        return Unknown(str(error), _cures(error))
+
+
+def _cures(error: SlsError | OSError) -> tuple[Cure, ...]:
+    return error.cures if isinstance(error, SlsError) else ()
 
 
 def _problems(logstore: Logstore, lake: Lake) -> tuple[str, ...]:
@@ -105,8 +110,9 @@ def _problems(logstore: Logstore, lake: Lake) -> tuple[str, ...]:
 
 
 def _broken(error: SlsError) -> Vitals:
-    why = Unknown(str(error))
-    return Vitals((str(error),), runway=why, lag=why, commit=why, errors=why, wear=why)
+    why = Unknown(str(error), error.cures)
+    broken = (str(error),)
+    return Vitals(broken, runway=why, lag=why, commit=why, errors=why, wear=why, cures=error.cures)
 
 
 def _waits_and_left(

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from sls_io.emulator import start
+
 ROOT = Path(__file__).resolve().parents[3]
 LINE = '10.0.0.{n} - - [17/May/2015:10:05:03 +0000] "GET /{n} HTTP/1.1" {status} {n} "-" "curl/8"\n'
 
@@ -66,6 +68,16 @@ def test_a_landed_file_that_is_gone_ends_red(tmp_path: Path) -> None:
     assert len(audit["files_gone"]) == 1
     assert not audit["ok"] and not story["verified"]
     assert sum(hour["rows"] for hour in story["hours"]) == 600
+
+    # What verify names is typed where all of it lives.
+    env = tmp_path / "demo" / "env"
+    (port,) = re.findall(r"SLS_ENDPOINT=http://127.0.0.1:(\d+)", env.read_text())
+    with start(tmp_path / "demo" / "emulator", port=int(port)):
+        for words, code in (("verify", 1), ("table give-up --execute", 0), ("verify", 0)):
+            done = subprocess.run(
+                ["sh", "-c", f". {env}; sls-lake {words}"], capture_output=True, text=True, check=False
+            )
+            assert done.returncode == code, done.stdout + done.stderr
 
 
 def test_a_folder_that_is_not_the_demos_is_never_emptied(tmp_path: Path) -> None:

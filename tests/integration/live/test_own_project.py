@@ -4,7 +4,6 @@ then a project as `create-dagster` makes it."""
 import os
 import shutil
 import subprocess
-import sys
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +15,9 @@ from pipelines.landing.spark.session import installed_jars
 from sls_io.emulator import start
 from tests import needs
 from tests.snippets import READ, ROOT, blocks, snippet
+from tests.worlds.wheel import wheel
 
 PAGE = (ROOT / "docs" / "own-project.md").read_text(encoding="utf-8")
-PACKED = ("sls_io", "pipelines", "dbt", "docs")
 SAYS = [
     ("wrote", "class archive of Java", "executable_path:"),
     ("read orders.csv as csv: its first 3 logs", "amount double 3", "1 logstore read, 0 wrong"),
@@ -60,16 +59,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     checkout."""
     needs.spark_jars()
     folder = tmp_path_factory.mktemp("wheel")
-    for name in PACKED:
-        shutil.copytree(
-            ROOT / name, folder / "src" / name, symlinks=True, ignore=shutil.ignore_patterns("*.pyc")
-        )
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copyfile(ROOT / name, folder / "src" / name)
-    wheel = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*wheel, "-w", str(folder), str(folder / "src")], check=True)
+    made = wheel(folder)
     venv.create(folder / "env", with_pip=True)
-    (made,) = folder.glob("sls_lake-*.whl")
     subprocess.run([ROOT / ".ci" / "install", folder / "env" / "bin", f"{made}[dbt]"], cwd=ROOT, check=True)
     return folder / "env" / "bin"
 

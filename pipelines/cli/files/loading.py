@@ -1,0 +1,78 @@
+"""What a load sends, for people and for programs: how much, and all that a log does not carry as
+its file has it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from pipelines.cli.files.log_files import LogFile
+from pipelines.cli.files.packing import Counts
+from pipelines.landing.commit.effect import Effect, Note
+from sls_io.values.settings import Service
+
+
+@dataclass(frozen=True)
+class Loading(Effect):
+    """What a load sends, or has sent. `rows` before it has begun: about how many, 0 where nobody knows."""
+
+    WHAT = "{project}/{logstore}: logs are sent"
+    QUIET: ClassVar[frozenset[str]] = frozenset(
+        {"odd_lines", "blank_lines", "valueless", "odd_times", "late_rows", "future_rows"}
+    )
+
+    project: str
+    logstore: str
+    created: tuple[str, ...]
+    file: str
+    format: str | None
+    rows: int
+    groups: int
+    raw_bytes: int
+    odd_lines: int
+    blank_lines: int
+    valueless: int
+    odd_times: int
+    late_rows: int
+    future_rows: int
+    seconds: float
+
+    @classmethod
+    def of(cls, service: Service, counts: Counts, created: Iterable[str], file: LogFile | None) -> Self:
+        """What these counts say."""
+        return cls(
+            project=service.project,
+            logstore=service.logstore,
+            created=tuple(created),
+            file="" if file is None else file.path.name,
+            format=None if file is None else file.format_name,
+            rows=counts.rows,
+            groups=counts.groups,
+            raw_bytes=counts.bytes,
+            odd_lines=counts.odd_lines,
+            blank_lines=counts.blank_lines,
+            valueless=counts.valueless,
+            odd_times=counts.odd_times,
+            late_rows=counts.late_rows,
+            future_rows=counts.future_rows,
+            seconds=round(counts.seconds, 3),
+        )
+
+    def said(self) -> Iterable[Note]:
+        if self.format:
+            yield Note(f"read {self.file} as {self.format}")
+        yield from map(Note, oddities(self))
+
+
+def oddities(counts: Counts | Loading) -> list[str]:
+    """What of a load was not as usual, and how often: all that a log does not carry as its file has it."""
+    null = "values are null, or `-` in the place of one, and are not sent: their keys are left out"
+    time = "they got the time of loading as log time, their own stays in its key"
+    found = {
+        "lines did not have the format: kept whole under the key `line`": counts.odd_lines,
+        "blank lines left out": counts.blank_lines,
+        null: counts.valueless,
+        f"rows have a time that cannot be read: {time}": counts.odd_times,
+        f"rows are older than the 7 days the service takes: {time}": counts.late_rows,
+        f"rows are further ahead than the 15 minutes the service takes: {time}": counts.future_rows,
+    }
+    return [f"{count:,} {what}" for what, count in found.items() if count]
