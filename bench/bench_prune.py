@@ -35,7 +35,7 @@ def templates(
 
     def land() -> str:
         job = jobs.resolve_job_def(f"{logstore.name}_microbatch")
-        tags = live_tags(logstore, hour - 9, hour)
+        tags = live_tags(logstore, hour)
         return job.execute_in_process(instance=instance, tags=tags, raise_on_error=False).run_id
 
     with SlsClient(logstore.service) as client:

@@ -90,7 +90,7 @@ class DagsterConductor(Conductor):
             first = max(task.logstore.start_hour, last - self.dice.randrange(3))
             tags = {RANGE_START_TAG: hour_key(first), RANGE_END_TAG: hour_key(first)}
         else:
-            tags = live_tags(task.logstore, task.logstore.start_hour, int(SYSTEM_CLOCK.now()) // HOUR_S)
+            tags = live_tags(task.logstore, int(SYSTEM_CLOCK.now()) // HOUR_S)
         run = self.dagster.launch(f"{task.logstore.name}_microbatch", tags)
         self.runs[slot], self.slots[run] = run, slot
         self.account.runs["launched"] += 1

@@ -72,10 +72,14 @@ class _Translator(DagsterDbtTranslator):
         spec = spec.replace_attributes(kinds={"dbt", "iceberg"})
         if STAGING not in node["fqn"]:
             return spec
-        # Hours before the first log never come, so "no upstream partition is missing" never holds.
+        # The open hour is missing until it has rows, so "no upstream partition is missing" does not hold.
         condition = dg.AutomationCondition.eager().without(~dg.AutomationCondition.any_deps_missing())
         ready = dg.AutomationCondition.all_deps_blocking_checks_passed()
         return spec.replace_attributes(automation_condition=condition & ready)
+
+    def get_description(self, dbt_resource_props: Mapping[str, Any]) -> str:
+        """What the YAML says, without the SQL behind it: that is Jinja, and stands in the project."""
+        return str(dbt_resource_props["description"] or dbt_resource_props["name"])
 
 
 def column_lineage(node: Mapping[str, Any]) -> dg.TableColumnLineage | None:

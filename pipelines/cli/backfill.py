@@ -22,7 +22,7 @@ from rich.markup import escape
 from pipelines.cli import dagster_client
 from pipelines.cli.deciding import decide, dry_run_option
 from pipelines.cli.hours import HourParam
-from pipelines.cli.land import landing_line
+from pipelines.cli.land import landing_line, tell_dagster
 from pipelines.cli.land import show as show_landing
 from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.main import EXIT_FAILED
@@ -183,6 +183,8 @@ def _fill(
         waits = {shard: why for shard, why in report.waits.items() if why.kind is not Why.NOTHING_MISSING}
         report = replace(report, waits=waits)
     show_landing(output, report, verdict, [])
+    if verdict.ok:
+        tell_dagster(output, logstore, report, {*open_ones, *(h for lack in lacking for h in lack.hours)})
     lacks = _say(output, lacking)
     _say_so_far(output, so_far)
     told = {

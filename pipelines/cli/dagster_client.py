@@ -1,13 +1,15 @@
-"""The GraphQL calls we need of a running Dagster: launch and follow a backfill, turn a schedule on.
+"""The calls we need of a running Dagster: launch and follow a backfill, turn a schedule on, tell of an hour.
 
 Dagster's own Python client has no call for backfills, so the queries are written out. Source of
-names: the GraphQL schema of the pinned release (`launchPartitionBackfill`, `partitionBackfillOrError`).
+names: the GraphQL schema of the pinned release (`launchPartitionBackfill`, `partitionBackfillOrError`), and
+its REST API of external assets (`report_asset_materialization`).
 """
 
 import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
@@ -225,6 +227,17 @@ def start_sensor(url: str, sensor: str) -> None:
         raise _refused(answer)
 
 
+def materialized(
+    url: str, asset: list[str], partition: str, version: str, metadata: Mapping[str, object]
+) -> None:
+    """Tell Dagster that this partition of `asset` was made outside of it, as this data version. Raises
+    ServiceError when it refuses that."""
+    body = {"partition": partition, "data_version": version, "metadata": metadata}
+    status, _ = _post(url, f"/report_asset_materialization/{'/'.join(asset)}", body)
+    if status != HTTPStatus.OK:
+        raise ServiceError("ReportRefused", "Dagster did not take the event", status=status)
+
+
 def _refused(answer: Mapping[str, Any]) -> ServiceError:
     return ServiceError(
         str(answer["__typename"]),
@@ -236,13 +249,31 @@ def _refused(answer: Mapping[str, Any]) -> ServiceError:
 
 def _ask(url: str, name: str, query: str, variables: Mapping[str, object]) -> dict[str, Any]:
     """The object under `name` of the answer's data."""
-    kind, host, port, path = _place(url)
-    connection = kind(host, port, timeout=_TIMEOUT_S)
-    body = json.dumps({"query": query, "variables": variables})
+    status, text = _post(url, "/graphql", {"query": query, "variables": variables})
     try:
-        connection.request("POST", f"{path}/graphql", body, {"Content-Type": "application/json"})
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _not_dagster(url, status) from None
+    if not isinstance(document, dict):
+        raise _not_dagster(url, status)
+    match document.get("errors"):
+        case [{"message": message}, *_]:
+            raise ServiceError("GraphQL", printable(str(message)), status=status)
+    data = document.get("data")
+    found: object = data.get(name) if isinstance(data, dict) else None
+    if not isinstance(found, dict):
+        raise _not_dagster(url, status)
+    return found
+
+
+def _post(url: str, path: str, body: Mapping[str, object]) -> tuple[int, bytes]:
+    """(status, body) of the answer."""
+    kind, host, port, root = _place(url)
+    connection = kind(host, port, timeout=_TIMEOUT_S)
+    try:
+        connection.request("POST", f"{root}{path}", json.dumps(body), {"Content-Type": "application/json"})
         answer = connection.getresponse()
-        text = answer.read()
+        return answer.status, answer.read()
     except (OSError, HTTPException) as error:
         raise ConnectFailed(
             f"no Dagster answers at {url} ({type(error).__name__}): start it (`make dev`), name it with "
@@ -250,20 +281,6 @@ def _ask(url: str, name: str, query: str, variables: Mapping[str, object]) -> di
         ) from error
     finally:
         connection.close()
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        raise _not_dagster(url, answer.status) from None
-    if not isinstance(document, dict):
-        raise _not_dagster(url, answer.status)
-    match document.get("errors"):
-        case [{"message": message}, *_]:
-            raise ServiceError("GraphQL", printable(str(message)), status=answer.status)
-    data = document.get("data")
-    found: object = data.get(name) if isinstance(data, dict) else None
-    if not isinstance(found, dict):
-        raise _not_dagster(url, answer.status)
-    return found
 
 
 def _place(url: str) -> tuple[type[HTTPConnection], str, int | None, str]:

@@ -1,18 +1,23 @@
 """`sls-lake land`: one micro-batch without Dagster. `sls-lake plan` is its dry run."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 
 import click
 from rich.markup import escape
 
+from pipelines.cli import dagster_client
 from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, noise_into, span, verb
 from pipelines.cli.progress import Line
 from pipelines.landing.commit.effect import record
 from pipelines.landing.commit.standing import commits
+from pipelines.landing.hours import hour_text
+from pipelines.landing.inspection.describe import hour_rows
+from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
 from pipelines.landing.run.holder_name import of_command
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, LandingReport, Verdict, notes_of
@@ -21,6 +26,7 @@ from pipelines.landing.table.home import home, made
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import TimeLeft, Vitals, findings
 from sls_io.planning.waits import Why
+from sls_io.values.errors import ServiceError, SlsError
 
 
 @click.command("land")
@@ -51,6 +57,8 @@ def land(output: Output, *, name: str | None) -> None:
         for note in notes:
             output.say(f"[yellow]note[/]: {escape(note)}")
     show(output, report, verdict, checkpoints)
+    if verdict.ok:
+        tell_dagster(output, logstore, report)
     facts = Vitals(reconciled=verdict.problems, runway=TimeLeft(None, report.gaps))
     output.result(
         {
@@ -75,6 +83,30 @@ def landing_line(output: Output, what: str, engine: Engine) -> Iterator[Line]:
                 yield line
         finally:
             engine.stop()
+
+
+def tell_dagster(
+    output: Output, logstore: Logstore, report: LandingReport, but: Collection[int] = ()
+) -> None:
+    """Tell the Dagster whose address the environment has of the hours that landed, `but` those that are not
+    done. What it is not told of, its next live run finds in the table."""
+    url, hours = os.environ.get(dagster_client.URL_VARIABLE, ""), sorted(report.hours.keys() - set(but))
+    if not url or report.snapshot_id is None:
+        return
+    try:
+        in_table = hour_rows(logstore, Lake.default(), report.origin, hours)
+        for hour in hours:
+            said = {
+                "rows": report.hours[hour].rows,
+                "snapshot": str(report.snapshot_id),
+                "told": "by the command line, which landed it",
+                **({"dagster/partition_row_count": in_table[hour]} if hour in in_table else {}),
+            }
+            key, version = ["bronze", logstore.name], str(report.snapshot_id)
+            dagster_client.materialized(url, key, hour_text(hour), version, said)
+    except SlsError as error:
+        why = error.code if isinstance(error, ServiceError) else type(error).__name__
+        output.say(f"[yellow]note[/]: Dagster was not told ({why}): its next live run shows these hours")
 
 
 def show(

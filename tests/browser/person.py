@@ -42,6 +42,7 @@ class Person:
     def keep(self, name: str) -> None:
         """Keep a picture of what is shown, where somebody asked for pictures."""
         if PICTURES:
+            self.page.wait_for_load_state("networkidle")
             pictures.keep(self.page, Path(PICTURES) / f"{name}.png")
 
     def run_now(self, job: str) -> None:

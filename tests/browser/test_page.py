@@ -59,14 +59,17 @@ def test_a_schedule_and_a_sensor_are_turned_on_by_their_switches(me: Person) -> 
 def test_one_batch_now_shows_hours_plots_and_checks(me: Person, site: Site) -> None:
     me.run_now("access_logs_now")
     hour = site.first_hour + HOURS // 2
-    me.open(f"assets/bronze/access_logs?view=partitions&partition={hour_key(hour)}", "landing MB/s")
-    me.sees(f"Materialized ({HOURS})")
+    me.open(f"assets/bronze/access_logs?view=partitions&partition={hour_key(hour)}", "rows with errors")
+    me.sees(f"Materialized ({HOURS + 1})")
+    me.sees("Missing (0)")
     rows = me.page.get_by_role("row", name=re.compile("^rows "))
     expect(rows.first).to_contain_text(str(rows_of(hour)))
     me.keep("hours")
     me.open("assets/bronze/access_logs", "Latest check results")
     me.press("Plots")
-    me.sees("lag s")
+    me.sees("lag (s)")
+    me.page.mouse.wheel(0, 2000)
+    me.keep("plots")
     me.check("bronze/access_logs", "reconciled", "Passed")
     # The button leaves these checks out of its run: they must be told all the same.
     expect(me.page.get_by_text("Not Evaluated")).to_have_count(0)
@@ -131,3 +134,6 @@ def test_a_split_is_followed_from_the_tick_of_the_sensor_to_the_drain_run(me: Pe
     me.run_succeeds()
     assert world.ledger.shards[0].closed
     me.open("assets/sls/shop_logstore?view=events", "shard 0 was split into shards 2, 3")
+    me.open("assets/sls/shop_shards?view=partitions&partition=2", "open: takes logs")
+    me.sees("Missing (0)")
+    me.keep("shards")

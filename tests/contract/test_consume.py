@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
+from typing import cast
 
 import pytest
 
@@ -266,7 +267,8 @@ def test_an_outage_is_told_and_costs_nothing(emulator: Emulator, start: Start) -
 def test_what_is_no_cursor_is_refused(emulator: Emulator, start: Start, given: object, why: str) -> None:
     with opened(emulator) as place:
         place.put(1)
-        run = start(quick(), lambda shard: Noting(shard, Ledger(), lambda rows: given))  # type: ignore[arg-type,return-value]
+        wrong = cast("Callable[[Rows], int | None]", lambda rows: given)
+        run = start(quick(), lambda shard: Noting(shard, Ledger(), wrong))
         run.over()
         assert [type(error) for error in run.errors] == [ConfigError] and why in str(run.errors[0])
 

@@ -69,7 +69,7 @@ def test_logs_that_are_owed_have_a_word_and_an_exit_code_of_their_own_until_they
     assert (said["code"], said["verdict"], said["ok"]) == (EXIT_OWED, "owed", False)
     assert text["code"] == EXIT_OWED and "\nowed: 20 rows" in text["text"]
     assert "verified" not in text["text"]
-    result = proven_result(world.logstore, world.proof(), seconds=0.0)
+    result = dg.AssetCheckResult(**proven_result(world.logstore, world.proof(), seconds=0.0))
     assert (result.passed, result.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert (result.description or "").startswith("owed: shard 0: ")
     assert str(result.metadata["verdict"].value).startswith("- owed\n")

@@ -178,7 +178,7 @@ def test_the_proofs_of_seven_days_read_each_file_whole_and_one_of_them_is_red(wo
     assert sum(proof.whole.files for proof in days) == len(world.published()) - 1
     red = [proof for proof in days if not proof.ok]
     assert len(red) == 1 and red[0].cures
-    result = proven_result(world.logstore, red[0], seconds=0.0)
+    result = dg.AssetCheckResult(**proven_result(world.logstore, red[0], seconds=0.0))
     assert not result.passed and result.severity == dg.AssetCheckSeverity.ERROR
     assert "cannot be read" in (result.description or "")
 

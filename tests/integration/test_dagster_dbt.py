@@ -66,6 +66,7 @@ def land(instance: dg.DagsterInstance, *, passed: bool) -> None:
 def test_the_view_comes_after_the_landed_table_and_its_tests_are_blocking_checks() -> None:
     spec = models.get_asset_spec(VIEW)
     assert [dep.asset_key for dep in spec.deps] == [BRONZE]
+    assert spec.description and "{{" not in spec.description and "SQL" not in spec.description
     checks = {check.name: check for check in models.check_specs if check.asset_key == VIEW}
     assert set(checks) == {
         "identity_is_unique",

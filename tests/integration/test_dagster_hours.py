@@ -67,7 +67,7 @@ def test_an_hour_shows_the_windows_that_a_landing_pulled_of_it_and_its_run_what_
     assert {row["shard"]: row["end"] for row in rows} == frontiers
     (told,) = landed.asset_materializations_for_node("bronze__access_logs")[-1:]
     assert told.asset_key == checkpoint_key(page.world.logstore)
-    assert {"landing s", "landing pages", "landing rows", "checkpoints", "snapshot"} <= told.metadata.keys()
+    assert {"cost", "rows landed", "landed", "checkpoints", "snapshot"} <= told.metadata.keys()
 
 
 def test_a_refused_replace_is_red_and_leaves_its_hours_as_they_looked(page: Page) -> None:

@@ -13,7 +13,7 @@ from pyiceberg.expressions import EqualTo
 
 from chaos.engine import InProcess
 from pipelines.components.logstore.assets import checkpoint_key
-from pipelines.components.logstore.health import check_key
+from pipelines.components.logstore.health import check_key, last_told
 from pipelines.components.logstore.maintenance import MAINTAINS_TAG
 from pipelines.components.logstore.schedule import (
     BACKFILL_TAG,
@@ -23,7 +23,7 @@ from pipelines.components.logstore.schedule import (
 )
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.landing.spark.session import Engine
-from pipelines.landing.watch.health import Kind
+from pipelines.landing.watch.health import Kind, Level
 from tests.worlds.dagster_page import DAY_S, Page, hours, plans, why
 from tests.worlds.one_logstore import HOUR0
 
@@ -48,6 +48,13 @@ class Losing(SparkEngine):
                 path.unlink()
 
         return InProcess(tell)
+
+
+def columns_of(result: dg.ExecuteInProcessResult) -> list[dg.TableColumn]:
+    """The columns as Dagster shows them after a run: it takes them from the newest event."""
+    shown = hours(result)
+    found: dg.TableSchema = shown[max(filter(None, shown))]["dagster/column_schema"].value
+    return [*found.columns]
 
 
 def check(result: dg.ExecuteInProcessResult, name: str) -> dg.AssetCheckEvaluation:
@@ -154,19 +161,13 @@ def test_no_text_of_a_log_is_in_what_a_check_says(page: Page) -> None:
             assert "s3cr3t-payload" not in str(event)
 
 
-def test_a_table_that_nobody_proved_says_so_and_no_output_is_missed(page: Page) -> None:
-    page.world.put(5)
-    page.world.emulator.admin.advance(60)
-    landed = page.land()
-    never = check(landed, "proven")
-    assert never.passed and never.metadata["never proven"].value is True
-    said = str(never.description)
-    assert said.startswith("Not proven yet") and "access_logs_proof" in said
-    assert check(page.land(), "proven").description == never.description
-    assert page.run("proof").success
-    proven = check(page.land(), "proven")
-    assert proven.passed and "never proven" not in proven.metadata
-    logged = page.instance.all_logs(landed.run_id)
+def test_the_first_landing_of_a_table_proves_it_and_no_output_is_missed(page: Page) -> None:
+    (first,) = page.instance.get_runs()
+    told = last_told(page.instance, page.world.logstore, Kind.PROVEN)
+    assert told is not None and told.by_run and told.finding.level is Level.OK
+    assert told.said.description == "50 rows, each once, as the ledger says"
+    assert "never proven" not in told.said.metadata
+    logged = page.instance.all_logs(first.run_id)
     assert logged and not [e.user_message for e in logged if "did not yield" in e.user_message]
 
 
@@ -181,7 +182,7 @@ def test_a_run_now_lands_what_is_new_shows_its_hours_and_publishes_without_any_h
     now = page.run("now")
     assert now.success, why(now)
     shown = {hour: m["rows"].value for hour, m in hours(now).items()}
-    assert shown == {hour_key(HOUR0 + 2): 10, hour_key(HOUR0 + 3): 0}, "passed, and the running hour is not"
+    assert shown == {hour_key(HOUR0 + 2): 10, hour_key(HOUR0 + 3): 0, hour_key(HOUR0 + 4): 0}
     assert all(check(now, name).passed for name in ("reconciled", "runway", "errors"))
     assert page.world.checkpoints() == {s: e.frontier for s, e in page.world.ledger.shards.items()}
     page.world.assert_each_log_once()
@@ -190,9 +191,10 @@ def test_a_run_now_lands_what_is_new_shows_its_hours_and_publishes_without_any_h
 def test_a_live_run_follows_the_clock_whatever_hours_its_tick_named(page: Page) -> None:
     page.world.put(10)
     page.world.emulator.admin.advance(3600)
-    old = page.run("microbatch", tags=live_tags(page.world.logstore, HOUR0, HOUR0))
+    old = page.run("microbatch", tags=live_tags(page.world.logstore, HOUR0))
     assert old.success, why(old)
-    assert {hour: m["rows"].value for hour, m in hours(old).items()} == {hour_key(HOUR0 + 2): 10}
+    told = {hour: m["rows"].value for hour, m in hours(old).items()}
+    assert told == {hour_key(HOUR0 + 2): 10, hour_key(HOUR0 + 3): 0}, "the hour that is open now, too"
     page.world.assert_each_log_once()
 
 
@@ -201,7 +203,7 @@ def test_hours_that_a_gap_went_over_are_not_shown_as_landed(page: Page) -> None:
     page.world.emulator.admin.advance(31 * DAY_S)
     landed = page.run("now")
     assert landed.success and check(landed, "runway").severity is dg.AssetCheckSeverity.ERROR
-    assert hours(landed) == {}
+    assert set(hours(landed)) == {hour_key(HOUR0 + 2 + 31 * 24)}, "but for the one that is open"
 
 
 @pytest.mark.parametrize(
@@ -218,7 +220,12 @@ def test_rows_with_errors_turn_the_check_yellow_then_red_and_it_says_why_and_wha
     assert landed.success and check(landed, "reconciled").passed
     hour = hour_key(HOUR0 + 2)
     shown = hours(landed)[hour]
-    assert (shown["error rows"].value, shown["error %"].value) == (wrong, float(wrong))
+    assert (shown["rows with errors"].value, shown["rows with errors (%)"].value) == (
+        f"{wrong} of 100",
+        wrong,
+    )
+    (status,) = (c for c in columns_of(landed) if c.name == "status")
+    assert status.description == f"declared as `int`; {wrong}.0% of the rows of {hour} do not fit"
     errors = check(landed, "errors")
     assert errors.passed is (severity is None) and not errors.blocking
     assert str(errors.description).startswith(f"{wrong}.0% of 100 rows of {hour} have an error")
@@ -241,7 +248,7 @@ def test_the_runway_is_a_number_of_each_landing_and_a_check_of_its_own(page: Pag
     page.world.put(10, key=LOW)
     page.world.emulator.admin.advance(60)
     landed = page.land()
-    assert {m["runway h"].value for m in hours(landed).values()} == {720.0}
+    assert {m["runway"].value for m in hours(landed).values()} == {"720.0 h"}
     assert check(landed, "runway").passed
 
     page.world.put(10, key=LOW)
@@ -287,7 +294,7 @@ def test_a_landing_whose_time_is_over_before_it_pulls_is_red_and_names_the_setti
     page.world.put(10, key=LOW)
     page.world.emulator.admin.advance(60)
     last = int(page.world.emulator.admin.now()) // 3600
-    tags = live_tags(page.world.logstore, last - 2, last)
+    tags = live_tags(page.world.logstore, last)
     # The service tells its time in whole seconds: one of them passes after the run has looked at it.
     page.world.emulator.admin.fault("delay", call="get_cursor", delay_s=1.1, times=1)
     hurried = page.run("microbatch", tags=tags, logstore=page.world.changed(budget={"seconds_max": 0.001}))

@@ -10,28 +10,23 @@ from dagster._core.test_utils import create_run_for_test
 
 from pipelines.components import SlsLogstore
 from pipelines.components.logstore.assets import bronze_key, checkpoint_key, hours_of
-from pipelines.components.logstore.health import OF_TABLE, check_key
+from pipelines.components.logstore.health import OF_TABLE, check_key, last_told
 from pipelines.components.logstore.schedule import (
     CLAIMS_TAG,
-    HOURS_NAMED_MAX,
     MODE_TAG,
-    RANGE_END_TAG,
-    RANGE_START_TAG,
     hour_key,
-    hour_of_key,
     live_request,
-    reached_s,
 )
 from pipelines.components.logstore.sensors.sealed import sealed_condition, sealed_key
-from pipelines.components.logstore.sensors.topology import shards_key
+from pipelines.components.logstore.sensors.topology import LANDED, OPEN, shards_key
+from pipelines.components.logstore.telling import LATE_MAX
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.pause import plan_pause
 from pipelines.landing.watch.health import Kind
 from sls_io.values.errors import SlsError
-from sls_io.wire.client import SlsClient
 from tests.integration.sensor_site import MakeSite, Site, landed
-from tests.worlds.one_logstore import HOUR0, PROJECT, World, logstore_settings
+from tests.worlds.one_logstore import HOUR0, PROJECT
 
 
 def split(site: Site, shard: int = 0) -> None:
@@ -46,6 +41,14 @@ def by_shard(seen: dg.AssetObservation) -> list[dict[str, Any]]:
     table = seen.metadata["by shard"]
     assert isinstance(table, dg.TableMetadataValue)
     return [dict(record.data) for record in table.records]
+
+
+def states(site: Site) -> list[tuple[str | None, str]]:
+    """What was told of each shard, oldest first."""
+    return [
+        (shard, m["state"].value.partition(":")[0])
+        for shard, m in site.materialized(shards_key(site.logstore))
+    ]
 
 
 # --- topology ------------------------------------------------------------------------------------------
@@ -97,7 +100,7 @@ def test_a_split_is_followed_from_the_tick_to_the_drain_and_the_childrens_landin
     assert site.world.ledger.shards[0].closed and 2 not in site.world.ledger.shards
     told = site.tick("demand")
     assert [e.partition for e in told.asset_events] == ["0"] and not told.run_requests
-    assert [p for p, _ in site.materialized(shards_key(site.logstore))] == ["0"]
+    assert states(site) == [("0", OPEN), ("1", OPEN), ("2", OPEN), ("3", OPEN), ("0", LANDED)]
     assert site.launch(drain, "microbatch").success, "what the schedule asks for next"
     assert {2, 3} <= set(site.world.ledger.shards)
     site.world.assert_each_log_once()
@@ -139,7 +142,7 @@ def test_shards_of_a_logstore_made_anew_do_not_stand_as_landed_by_their_numbers(
     split(site)
     site.world.land()
     site.tick("demand")
-    assert [p for p, _ in site.materialized(shards_key(site.logstore))] == ["0"]
+    assert ("0", LANDED) in states(site)
     with site.world.client as client:
         client.transport.delete_logstore(PROJECT, site.name)
         site.world.emulator.admin.advance(10)
@@ -148,7 +151,7 @@ def test_shards_of_a_logstore_made_anew_do_not_stand_as_landed_by_their_numbers(
         execute(site.world.lake, plan)
     answer = site.tick("demand")
     assert "made anew" in str(observed(answer)[0].description)
-    assert not site.instance.get_materialized_partitions(shards_key(site.logstore))
+    assert states(site) == [("0", OPEN), ("1", OPEN)]
 
 
 def test_two_merged_shards_are_drained_by_one_run(make_site: MakeSite) -> None:
@@ -445,34 +448,43 @@ def test_one_batch_from_the_page_tells_the_checks_that_the_page_leaves_out(make_
 # --- the tick of a schedule ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("start", ["1970-01-01-00:00", "2021-01-01-00:00"])
-def test_a_history_that_starts_long_ago_begins_with_the_first_tick(make_site: MakeSite, start: str) -> None:
-    site = make_site(f"since_{start[:4]}")
-    site.world.logstore = site.world.changed(start=start)
-    site.world.put(20)
+@pytest.mark.parametrize("before", [30, 50_000])
+def test_hours_before_the_first_log_are_done_with_no_rows_after_the_first_tick(
+    make_site: MakeSite, before: int
+) -> None:
+    site = make_site(f"since_{before}")
     made = int(site.world.emulator.admin.now()) // 3600
+    site.world.logstore = site.world.changed(start=hour_key(made - before))
+    site.world.put(20)
     site.world.emulator.admin.advance(3600)
     asked = live_request(site.instance, site.logstore)
     assert isinstance(asked, dg.RunRequest)
-    first, last = (hour_of_key(asked.tags[tag]) for tag in (RANGE_START_TAG, RANGE_END_TAG))
-    assert first == made, "the logstore is no older"
-    assert last - first < HOURS_NAMED_MAX
-    run = site.launch(asked, "microbatch")
-    assert run.success
+    assert site.launch(asked, "microbatch").success
     site.world.assert_each_log_once()
-    assert (hour_key(made), 20) in [
-        (h, m["rows"].value) for h, m in site.materialized(bronze_key(site.logstore))
-    ]
+    rows = {hour: m["rows"].value for hour, m in site.materialized(bronze_key(site.logstore))}
+    assert (rows.pop(hour_key(made)), rows.pop(hour_key(made + 1))) == (20, 0), "the open hour is told, too"
+    told = range(made - before, made)[:LATE_MAX]
+    assert rows == {hour_key(hour): 0 for hour in told} or before > LATE_MAX == len(rows)
+    # Nothing is left to be told but the hour that is open.
+    assert site.launch(asked, "microbatch").success
+    again = len(site.materialized(bronze_key(site.logstore))) - len(rows) - 2
+    assert again == (LATE_MAX if before > LATE_MAX else 0)
 
 
-def test_a_tick_names_no_hours_of_a_logstore_whose_name_only_begins_like_its_own(make_site: MakeSite) -> None:
-    site = make_site("shop")
-    beside = logstore_settings(site.world.emulator, "shop-eu", table=site.logstore.table, shared=True)
-    with SlsClient(beside.service) as client:
-        client.transport.create_logstore(PROJECT, "shop-eu", ttl=30, shard_count=1)
-    World(site.world.emulator, site.world.lake, beside, site.world.engine).land()
-    site.world.emulator.admin.advance(5 * 3600)
-    site.world.logstore = site.world.changed(shared=True)
-    site.world.land()
-    own = min(entry.reached_s for entry in site.world.ledger.shards.values())
-    assert reached_s(site.logstore) == own
+def test_hours_before_a_history_that_begins_with_what_comes_next_stay_to_be_asked_for(
+    make_site: MakeSite,
+) -> None:
+    site = make_site("from_now_on")
+    made = int(site.world.emulator.admin.now()) // 3600
+    site.world.logstore = site.world.changed(start=hour_key(made - 3), reset="latest")
+    site.world.put(20)
+    site.world.emulator.admin.advance(60)
+    for said in ("Not proven yet", "20 rows, each once"):
+        asked = live_request(site.instance, site.logstore)
+        assert isinstance(asked, dg.RunRequest) and site.launch(asked, "microbatch").success
+        told = last_told(site.instance, site.logstore, Kind.PROVEN)
+        assert told is not None and told.said.passed and str(told.said.description).startswith(said)
+        site.world.put(20)
+        site.world.emulator.admin.advance(3600)
+    shown = {hour for hour, _ in site.materialized(bronze_key(site.logstore))}
+    assert hour_key(made) in shown and not {hour_key(made - before) for before in (1, 2, 3)} & shown

@@ -30,6 +30,13 @@ def test_a_backfill_is_launched_for_the_range_of_the_asset() -> None:
     }
 
 
+def test_an_hour_that_landed_outside_is_told_with_its_version() -> None:
+    asked: list[dict[str, Any]] = []
+    with answering("{}", asked) as url:
+        dagster_client.materialized(url, ["bronze", "x"], "2026-11-20-00:00", "7", {"rows": 3})
+    assert asked == [{"partition": "2026-11-20-00:00", "data_version": "7", "metadata": {"rows": 3}}]
+
+
 def test_a_refused_backfill_says_what_dagster_said() -> None:
     answer = data(launchPartitionBackfill={"__typename": "PartitionKeysNotFoundError", "message": "no such"})
     with answering(answer) as url, pytest.raises(ServiceError, match="PartitionKeysNotFoundError: no such"):

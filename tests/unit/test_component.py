@@ -1,6 +1,7 @@
 """A logstore's definitions, and what a run may do. No engine, no service."""
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,7 @@ from pipelines.components.logstore.schedule import (
     BACKFILL_TAG,
     CLAIMS_TAG,
     MODE_TAG,
-    RANGE_END_TAG,
-    RANGE_START_TAG,
+    PARTITION_TAG,
     hour_key,
     hour_of_key,
     live_tags,
@@ -143,8 +143,8 @@ def test_no_job_that_can_be_backfilled_carries_the_live_tag_so_no_backfill_can_c
 
 def test_a_run_now_is_what_a_tick_asks_for_but_for_the_hours() -> None:
     tags = definitions(ATTRIBUTES).resolve_job_def("access_logs_now").tags
-    ticked = live_tags(logstore(), 5, 6)
-    assert {n: v for n, v in ticked.items() if n not in (RANGE_START_TAG, RANGE_END_TAG)} == {**tags}
+    ticked = live_tags(logstore(), 5)
+    assert {n: v for n, v in ticked.items() if n != PARTITION_TAG} == {**tags}
 
 
 def test_each_node_of_the_lineage_has_a_name_of_its_own() -> None:
@@ -175,7 +175,7 @@ def test_an_unset_endpoint_loads_and_is_named_as_soon_as_something_runs(
     defs = definitions({**ATTRIBUTES, "service": service})
     with instance_for_test() as instance:
         result = defs.resolve_job_def("access_logs_microbatch").execute_in_process(
-            instance=instance, tags=live_tags(logstore(), *2 * [logstore().start_hour]), raise_on_error=False
+            instance=instance, tags=live_tags(logstore(), logstore().start_hour), raise_on_error=False
         )
         failure = next(e for e in result.all_events if e.is_step_failure).step_failure_data
         assert failure.user_failure_data is not None
@@ -279,7 +279,7 @@ def test_a_live_backfill_fails_with_one_sentence_and_is_not_retried(lake_home: P
             assets_of(logstore()),
             instance=instance,
             resources={RESOURCE_KEY: SPARK},
-            tags={**live_tags(logstore(), *2 * [logstore().start_hour]), BACKFILL_TAG: "b"},
+            tags={**live_tags(logstore(), logstore().start_hour), BACKFILL_TAG: "b"},
             raise_on_error=False,
         )
         failure = next(e for e in result.all_events if e.is_step_failure).step_failure_data
@@ -315,7 +315,7 @@ def test_a_checkpoint_backfilled_with_its_table_moves_nothing_and_is_not_left_ha
         )
     (event,) = result.get_asset_materialization_events()
     assert event.asset_key == checkpoint_key(one)
-    assert event.materialization.metadata["moved"].value == 0
+    assert event.materialization.metadata["moved"].value == "no shard"
 
 
 def test_publishing_waits_for_no_other_run_and_names_the_one_that_holds_the_claim(lake_home: Path) -> None:
@@ -395,7 +395,7 @@ def test_hours_are_reported_oldest_first_each_with_its_own_numbers() -> None:
     events = list(hour_events(logstore(), report, News(frozenset({first + 2, first})), {first + 2: 8}))
     assert [e.partition for e in events] == ["2026-11-20-00:00", "2026-11-20-02:00"]
     assert [e.metadata["rows"].value for e in events] == [0, 5]
-    assert events[1].metadata["MB"].value == 2.0
+    assert events[1].metadata["landed"].value == "2.00 MB of logs in 1 file of 0.00 MB"
     assert events[1].metadata["dagster/partition_row_count"].value == 8, "what the table holds, not what came"
     assert "dagster/partition_row_count" not in events[0].metadata, "unknown is not said as a number"
     assert events[1].tags == {"dagster/data_version": "7"}
@@ -421,7 +421,10 @@ def test_an_hour_says_each_number_once_and_no_empty_table() -> None:
     report = landing(hours={9: HourReport(rows=5, raw_bytes=2_000_000, files=1, file_bytes=10)}, rows=5)
     shown = metadata.hour(report, 9, rows_in_table=8, errors=HourErrors(rows=8, errors=2))
     assert [name for name, value in shown.items() if value.value == 5] == ["rows"]
-    assert "waits" not in shown and shown["error %"].value == 25.0 and shown["error rows"].value == 2
+    assert "waits" not in shown and shown["rows with errors"].value == "2 of 8"
+    assert shown["rows with errors (%)"].value == 25.0
+    plots = [n for n, v in shown.items() if isinstance(v, dg.IntMetadataValue | dg.FloatMetadataValue)]
+    assert {*plots, "lag (s)"} == set(re.findall(r"^\| `(.+?)` \|", metadata.PLOTS_OF_HOUR, re.MULTILINE))
 
 
 def test_what_markdown_would_eat_is_shown_as_it_is_except_in_backticks() -> None:

@@ -10,11 +10,9 @@ from dagster._core.test_utils import create_run_for_test, instance_for_test
 from pipelines.components.logstore.schedule import (
     BACKFILL_TAG,
     CLAIMS_TAG,
-    HOURS_NAMED_MAX,
     MAX_RUNTIME_TAG,
     MODE_TAG,
-    RANGE_END_TAG,
-    RANGE_START_TAG,
+    PARTITION_TAG,
     busy_run,
     decide,
     hour_of_key,
@@ -29,65 +27,26 @@ from tests.worlds.components import START, at, lake_home, logstore
 __all__ = ["lake_home"]
 
 
-def asked(decision: dg.RunRequest | dg.SkipReason) -> tuple[str, str]:
+@pytest.mark.parametrize(
+    ("now", "hour"),
+    [
+        ("2026-11-21T08:20:00", "2026-11-21-08:00"),
+        # An hour has begun, but not by as much as the service needs to settle.
+        ("2026-11-21T09:00:05", "2026-11-21-08:00"),
+    ],
+)
+@pytest.mark.parametrize("start", [START, "1970-01-01-00:00"])
+def test_a_tick_names_the_open_hour_alone(start: str, now: str, hour: str) -> None:
+    decision = decide(logstore(start=start), now_s=at(now), busy=None)
     assert isinstance(decision, dg.RunRequest)
-    return decision.tags[RANGE_START_TAG], decision.tags[RANGE_END_TAG]
-
-
-def test_the_first_run_asks_for_all_hours_from_the_start() -> None:
-    decision = decide(logstore(), now_s=at("2026-11-20T03:20:00"), reached_s=None, busy=None)
-    assert asked(decision) == ("2026-11-20-00:00", "2026-11-20-03:00")
-    assert isinstance(decision, dg.RunRequest)
+    assert decision.tags[PARTITION_TAG] == hour
     assert decision.tags[MODE_TAG] == "live"
     assert decision.tags[CLAIMS_TAG] == "access_logs"
     assert int(decision.tags[MAX_RUNTIME_TAG]) > logstore().budget.seconds_max
 
 
-@pytest.mark.parametrize(
-    ("reached", "now", "hours"),
-    [
-        ("2026-11-21T05:59:59", "2026-11-21T08:20:00", ("2026-11-21-05:00", "2026-11-21-08:00")),
-        ("2026-11-21T08:19:00", "2026-11-21T08:20:00", ("2026-11-21-08:00", "2026-11-21-08:00")),
-        # An hour has begun, but not by as much as the service needs to settle.
-        ("2026-11-21T08:59:00", "2026-11-21T09:00:05", ("2026-11-21-08:00", "2026-11-21-08:00")),
-        # A shard that has not reached anything, and a table that is ahead of the tick's time.
-        ("1970-01-01T00:00:00", "2026-11-20T01:20:00", ("2026-11-20-00:00", "2026-11-20-01:00")),
-        ("2026-11-21T10:00:00", "2026-11-21T08:20:00", ("2026-11-21-08:00", "2026-11-21-08:00")),
-    ],
-)
-def test_a_tick_asks_from_the_hour_reached_to_the_hour_that_has_settled(
-    reached: str, now: str, hours: tuple[str, str]
-) -> None:
-    assert asked(decide(logstore(), now_s=at(now), reached_s=int(at(reached)), busy=None)) == hours
-
-
-@pytest.mark.parametrize(
-    ("reached", "held", "hours"),
-    [
-        (None, None, ("2026-11-14-09:00", "2026-11-21-08:00")),
-        (None, "2026-10-22T08:00:00", ("2026-10-22-08:00", "2026-10-29-07:00")),
-        ("1970-01-01T00:00:00", "2026-10-22T08:00:00", ("2026-10-22-08:00", "2026-10-29-07:00")),
-        ("2025-01-01T00:00:00", "2026-10-22T08:00:00", ("2026-10-22-08:00", "2026-10-29-07:00")),
-        ("2026-11-01T10:20:00", "2026-10-22T08:00:00", ("2026-11-01-10:00", "2026-11-08-09:00")),
-        ("2026-11-21T07:59:00", None, ("2026-11-21-07:00", "2026-11-21-08:00")),
-    ],
-)
-@pytest.mark.parametrize("start", ["1970-01-01-00:00", "2021-01-01-00:00"])
-def test_a_tick_names_a_week_at_most_of_hours_that_the_service_may_hold(
-    start: str, reached: str | None, held: str | None, hours: tuple[str, str]
-) -> None:
-    decision = decide(
-        logstore(start=start),
-        now_s=at("2026-11-21T08:20:00"),
-        reached_s=int(at(reached)) if reached else None,
-        busy=None,
-        held_s=at(held) if held else None,
-    )
-    assert asked(decision) == hours
-
-
 def test_a_tick_before_the_start_is_skipped_and_says_so() -> None:
-    decision = decide(logstore(), now_s=at("2026-11-19T23:00:00"), reached_s=None, busy=None)
+    decision = decide(logstore(), now_s=at("2026-11-19T23:00:00"), busy=None)
     assert isinstance(decision, dg.SkipReason)
     assert START in (decision.skip_message or "")
 
@@ -120,12 +79,13 @@ def test_runs_that_ended_and_runs_of_other_logstores_hold_nobody_up(lake_home: P
         assert isinstance(tick(instance), dg.RunRequest)
 
 
-def test_a_tick_of_days_ago_asks_for_the_hours_up_to_now(lake_home: Path) -> None:
+def test_a_tick_of_days_ago_asks_for_the_hour_that_is_open_now(lake_home: Path) -> None:
     now_s = SYSTEM_CLOCK.now()
     with instance_for_test() as instance:
-        first, last = asked(tick(instance))
-    assert hour_of_key(last) >= int(now_s - logstore().budget.settle_s) // 3600
-    assert hour_of_key(last) - hour_of_key(first) + 1 == HOURS_NAMED_MAX, "the service does not answer"
+        decision = tick(instance)
+    assert isinstance(decision, dg.RunRequest)
+    hour = hour_of_key(decision.tags[PARTITION_TAG])
+    assert hour >= int(now_s - logstore().budget.settle_s) // 3600
 
 
 EARLY = "2020-01-01-00:00"

@@ -33,6 +33,7 @@ from functools import cache
 from typing import Any, Literal, cast
 
 import dagster as dg
+from pydantic import Field
 
 from pipelines.components.logstore import checks, metadata, rework
 from pipelines.components.logstore.failures import naming_cures, plainly, require_endpoint
@@ -58,7 +59,7 @@ from pipelines.landing.commit.standing import commits
 from pipelines.landing.hours import check_begun, hour_of, hour_text, hours_text, minute_of
 from pipelines.landing.inspection.brought import complete_hours
 from pipelines.landing.inspection.describe import hour_rows, lacking_hours
-from pipelines.landing.inspection.error_rows import HourErrors, by_hour
+from pipelines.landing.inspection.error_rows import ErrorRows, HourErrors, by_hour
 from pipelines.landing.ledger.summary import windows_of
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
@@ -95,21 +96,32 @@ class Outcome:
 
 
 class Options(dg.Config):
-    """What the step's config says beside the tags of its run.
+    """What the step's config says beside the tags of its run. Every field may stay as it is."""
 
-    mode     for a run of `<name>_rework` alone: replace, errors or rest
-    execute  for the modes that take something away: without it they only show what they would do
-    since    for a fill: only what was received from this minute on, like `2026-11-20-07:20` (UTC)
-    until    for a fill: only what was received before this minute
-    pull     for a run of the check `proven` alone: what is pulled again and compared with the table,
-             `all` that retention holds, or receive hours like `2026-11-20-07:00..2026-11-20-09:00`
-    """
-
-    mode: str = ""
-    execute: bool = False
-    since: str = ""
-    until: str = ""
-    pull: str = ""
+    mode: str = Field(
+        default="",
+        description="Only for the job <name>_rework, which needs it: `replace` lands the hours again, "
+        "`errors` reads rows with an error again, `rest` fills columns that were declared later.",
+    )
+    execute: bool = Field(
+        default=False,
+        description="For replace, errors and rest: off, the run only says what it would do; on, it does it.",
+    )
+    since: str = Field(
+        default="",
+        description="Land only what was received from this minute on (UTC), like 2026-11-20-07:20. Empty: "
+        "from the beginning of the hours.",
+    )
+    until: str = Field(
+        default="",
+        description="Land only what was received before this minute (UTC), like 2026-11-20-07:40. Empty: to "
+        "the end of the hours.",
+    )
+    pull: str = Field(
+        default="",
+        description="Only for the check `proven`: what the service is asked for again and compared with the "
+        "table. `all` that it still holds, or hours like 2026-11-20-07:00..2026-11-20-09:00. Empty: nothing.",
+    )
 
     def part(self, hours: range) -> tuple[int, int]:
         """The part of a run's hours that is asked for: from and before which second. Raises ConfigError where
@@ -185,6 +197,7 @@ def origin_spec(logstore: Logstore) -> dg.AssetSpec:
         origin_key(logstore),
         description=f"Logstore {service.logstore} of {service.project}, read as group {logstore.group.name}.",
         group_name=logstore.name,
+        tags=metadata.tags(logstore),
         kinds={"source"},
         metadata={
             "endpoint": service.endpoint,
@@ -222,8 +235,9 @@ def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinitio
                 deps=[origin_key(logstore)],
                 partitions_def=hours_of(logstore),
                 skippable=True,
-                description="Every log once, by receive hour, with the declared columns typed.",
+                description=f"Every log once, by receive hour, with typed columns.{metadata.PLOTS_OF_HOUR}",
                 group_name=logstore.name,
+                tags=metadata.tags(logstore),
                 kinds={"spark", "iceberg"},
                 metadata=metadata.table(logstore),
             ),
@@ -231,8 +245,10 @@ def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinitio
                 checkpoint,
                 deps=[bronze],
                 skippable=True,
-                description="Cursors published to the consumer group, after the data is in the table.",
+                description="Cursors published to the consumer group, after the data is in the table."
+                f"{metadata.PLOTS_OF_LANDING}",
                 group_name=logstore.name,
+                tags=metadata.tags(logstore),
                 kinds={"source"},
                 freshness_policy=_freshness(logstore),
             ),
@@ -292,7 +308,8 @@ def _table(
         tell = context.instance.report_runless_asset_event if alone else context.log_event
         for event in told_by_landing(logstore, context.instance, seen(), gaps):
             tell(event)
-        yield from _told(context, checks.proven_before(context.instance, logstore), tell)
+        proven = checks.proven_by_landing(context.instance, logstore, lake, landed=mode == LIVE and not fails)
+        yield from _told(context, proven, tell)
 
     try:
         if mode in (LIVE, FILL):
@@ -442,7 +459,7 @@ def _landed(
         context.log.info(f"{news.left:,} more hours were not told yet: the next runs tell them")
     in_table = hour_rows(logstore, lake, report.origin, news.hours)
     errors = _errors_of(logstore, lake, report.origin, news.hours)
-    for event in hour_events(logstore, report, news, in_table, errors, metadata.runway(seen())):
+    for event in hour_events(logstore, report, news, in_table, errors, _now(logstore, seen())):
         context.log_event(event)
     found = run.reconcile()
     yield from _checked(context, logstore, checks.reconciled(logstore, found.problems))
@@ -451,6 +468,12 @@ def _landed(
             asset_key=checkpoint_key(logstore),
             metadata={**metadata.checkpoint(run.checkpoint()), **metadata.landing(report)},
         )
+
+
+def _now(logstore: Logstore, seen: Vitals) -> metadata.Metadata:
+    """What the newest of the hours shows beside: Dagster takes a table's columns from its newest event."""
+    wrong = seen.errors if isinstance(seen.errors, ErrorRows) and seen.errors.causes else None
+    return metadata.runway(seen) | (metadata.columns(logstore, wrong) if wrong is not None else {})
 
 
 def _reconciled_now(context: dg.AssetExecutionContext, logstore: Logstore) -> Finding:

@@ -6,14 +6,16 @@
                 whoever yields it returns.
     proven      every row of the table against the ledger, as `sls-lake verify`; of a part of the
                 files, another one each day, every column. It reads the identity of each row, so a
-                run that lands does not take it: it says again what the last proof said. The page
-                would call the check not evaluated otherwise, since its newest result was older than
-                the newest hour. Logs that are owed are a warning.
+                run that lands takes the first one alone, of a small table: later runs say again
+                what the last proof said. The page would call the check not evaluated otherwise,
+                since its newest result was older than the newest hour. Logs that are owed are a
+                warning.
 
 Each can be launched alone. What else is looked at stands with the logstore: `health.py`.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import dagster as dg
@@ -24,11 +26,13 @@ from pipelines.landing.hours import hours_of
 from pipelines.landing.inspection.proof import Proof, ShardProof
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.inspection.whole import of_day
+from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import Finding, Kind, Level, Unknown, Vitals, findings
 from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import SlsError
 from sls_io.wire.client import SlsClient
 
 ALL = "all"
@@ -48,6 +52,10 @@ def prove(logstore: Logstore, *, pull: str = "") -> dg.AssetCheckResult:
 
     Raises what `verify` does when there is nobody to ask, ConfigError when `pull` is neither.
     """
+    return dg.AssetCheckResult(**_proof(logstore, pull))
+
+
+def _proof(logstore: Logstore, pull: str = "") -> dict[str, Any]:
     hours = None if pull in ("", ALL) else hours_of(pull)
     started_s = SYSTEM_CLOCK.monotonic()
     with SlsClient(logstore.service) as client:
@@ -63,8 +71,8 @@ def prove(logstore: Logstore, *, pull: str = "") -> dg.AssetCheckResult:
     return proven_result(logstore, proof, seconds=SYSTEM_CLOCK.monotonic() - started_s)
 
 
-def proven_result(logstore: Logstore, proof: Proof, *, seconds: float) -> dg.AssetCheckResult:
-    """The proof as Dagster stores it: numbers that it plots, the verdict in words, a line a shard."""
+def proven_result(logstore: Logstore, proof: Proof, *, seconds: float) -> dict[str, Any]:
+    """The proof as Dagster stores it, as `verdict`: numbers that it plots, words, a line a shard."""
     (found,) = findings(Vitals(proven=proof), logstore)
     shown = verdict(logstore, found)
     lines = [
@@ -90,14 +98,20 @@ def proven_result(logstore: Logstore, proof: Proof, *, seconds: float) -> dg.Ass
         **_pulled_again(proof),
         _PROVEN_AT: dg.MetadataValue.timestamp(SYSTEM_CLOCK.now()),
     }
-    return dg.AssetCheckResult(**shown)
+    return shown
 
 
-def proven_before(instance: dg.DagsterInstance, logstore: Logstore) -> dict[str, Any]:
-    """The last proof once more, for a run that takes none. Where nobody has taken one nothing is wrong: the
-    check passes and says so, or the page of each new table would be yellow. As `verdict`."""
+def proven_by_landing(
+    instance: dg.DagsterInstance, logstore: Logstore, lake: Lake, *, landed: bool
+) -> dict[str, Any]:
+    """What a run that lands says of the proof, as `verdict`: the last one once more. Of a table that nobody
+    has proven it takes the first, where it has `landed` and that costs little. Where none was taken nothing
+    is wrong: the check passes and says so, or the page of each new table would be yellow."""
     told = last_told(instance, logstore, Kind.PROVEN)
     if told is None or told.said.metadata.get(_NEVER):
+        with suppress(SlsError):  # what landed stands, and whoever asks for the proof hears why it fails
+            if landed and 0 < _rows(lake, logstore) <= _FIRST_ROWS_MAX:
+                return _proof(logstore)
         why = f"Not proven yet: execute this check, or run {logstore.name}_proof"
         never = verdict(logstore, Finding(Kind.PROVEN, Level.OK, why))
         return never | {"metadata": {_NEVER: dg.MetadataValue.bool(True)}}
@@ -114,6 +128,14 @@ def proven_before(instance: dg.DagsterInstance, logstore: Logstore) -> dict[str,
 
 _NEVER = "never proven"
 _BEFORE = "Not proven by this run; the last proof said: "
+_FIRST_ROWS_MAX = 1_000_000
+"""Rows of a table whose first proof a landing takes with it: some seconds at most."""
+
+
+def _rows(lake: Lake, logstore: Logstore) -> int:
+    """Rows that the table has by its newest snapshot; 0 where there is none, or it does not say."""
+    table = lake.load(logstore.table)
+    return int(summary_of(table.current_snapshot()).get("total-records", 0)) if table is not None else 0
 
 
 def _window_by_window(proof: Proof) -> dict[str, dg.MetadataValue]:

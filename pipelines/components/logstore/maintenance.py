@@ -10,6 +10,7 @@ instances without that limit.
 from collections.abc import Iterator
 
 import dagster as dg
+from pydantic import Field
 
 from pipelines.components.logstore import metadata
 from pipelines.components.logstore.dagster_private import IN_PROGRESS_RUN_STATUSES, NOT_FINISHED_STATUSES
@@ -34,21 +35,23 @@ _SHOWN = 50
 
 
 class Upkeep(dg.Config):
-    """What is done, as the options of `sls-lake table maintain`. `execute: false` only shows it.
+    """What is done, as the options of `sls-lake table maintain`. Every field may stay as it is."""
 
-    steps              some of compact, manifests, expire, sweep, metadata; all when empty
-    target_mb          size of files that small ones become (2^20 bytes)
-    snapshots          how many are kept at most
-    manifests          more than these are written anew as few
-    older_than_hours   younger files are never deleted; at least 24
-    """
-
-    execute: bool = True
-    steps: list[str] = []
-    target_mb: int = TARGET_BYTES // _MIB
-    snapshots: int = SNAPSHOTS_MAX
-    manifests: int = MANIFESTS_MAX
-    older_than_hours: float = 24.0
+    execute: bool = Field(default=True, description="Off: the run only says what it would do.")
+    steps: list[str] = Field(
+        default=[],
+        description="Some of compact, manifests, expire, sweep, metadata. None named: all of them.",
+    )
+    target_mb: int = Field(
+        default=TARGET_BYTES // _MIB,
+        description="Small files are written together to files of this size, in MiB.",
+    )
+    snapshots: int = Field(default=SNAPSHOTS_MAX, description="How many snapshots are kept at most.")
+    manifests: int = Field(default=MANIFESTS_MAX, description="If there are more manifests, they become few.")
+    older_than_hours: float = Field(
+        default=24.0,
+        description="Files that no snapshot has are deleted when they are older than this; at least 24.",
+    )
 
 
 def maintenance_job(logstore: Logstore, bronze: dg.AssetKey, prune: dg.OpDefinition) -> dg.JobDefinition:

@@ -1,7 +1,8 @@
-"""What people see beside the assets: rows, MB, MB/s, files, lag, error rows, and the reasons.
+"""What people see beside the assets: rows, MB, files, lag, rows with errors, and the reasons.
 
-MB is 10**6 bytes of logs as the service counts them, before compression; file MB is what the
-table's files take.
+Dagster draws a plot of each number, with its name above. So the numbers of an hour and of a landing are the
+four that are worth one, named with their units; all else is text. MB is 10**6 bytes of logs as the service
+counts them, before compression.
 """
 
 import re
@@ -10,16 +11,18 @@ from itertools import islice
 from typing import Any
 
 import dagster as dg
+from pyiceberg.types import NestedField
 
 from pipelines.landing.commit.effect import Effect
 from pipelines.landing.hours import hour_text
-from pipelines.landing.inspection.error_rows import HourErrors
+from pipelines.landing.inspection.error_rows import ErrorRows, HourErrors
 from pipelines.landing.inspection.runway import Runway
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, HourReport, LandingReport
+from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, LandingReport
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.watch.health import TimeLeft, Vitals
+from sls_io.decoding.causes import Cause, named
 from sls_io.planning.waits import Wait
 from sls_io.values.window import HOUR_S
 
@@ -64,37 +67,80 @@ def _cell(name: str, value: Any) -> str | int | float:
     return "" if value is None else str(value)
 
 
+PLOTS_OF_HOUR = """
+
+| Plot | Of an hour |
+|---|---|
+| `rows` | what its newest landing brought |
+| `dagster/partition_row_count` | rows that the table has of it |
+| `rows with errors (%)` | of these, those that do not fit their columns exactly |
+| `lag (s)` | how long the oldest log waited that the landing left |
+"""
+PLOTS_OF_LANDING = """
+
+| Plot | Of a live run |
+|---|---|
+| `rows landed` | rows that it brought |
+| `logs landed (MB)` | bytes of their logs, uncompressed |
+| `speed (MB/s)` | the same by seconds of the whole run |
+| `lag (s)` | how long the oldest log waited that it left |
+"""
+"""For the description of an asset: Dagster has no place for what a single plot shows."""
+
+
+def tags(logstore: Logstore) -> dict[str, str]:
+    """By which a page of many logstores is searched: all assets of a project, or of a logstore."""
+    return {"sls/project": logstore.service.project, "sls/logstore": logstore.service.logstore}
+
+
 def table(logstore: Logstore) -> Metadata:
     """Of the table itself: its name, its columns, its settings."""
-    fields = Contract.from_columns(logstore.columns).iceberg_schema().fields
-    columns = [
-        dg.TableColumn(
-            name=f.name,
-            type=str(f.field_type),
-            description=_spoken(f.doc),
-            constraints=dg.TableColumnConstraints(nullable=not f.required),
-        )
-        for f in fields
-    ]
     return {
         "dagster/table_name": dg.MetadataValue.text(logstore.table),
-        "dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(columns=columns)),
+        **columns(logstore, ErrorRows({})),
         "start": dg.MetadataValue.text(f"{logstore.start} UTC"),
     }
+
+
+def columns(logstore: Logstore, found: ErrorRows) -> Metadata:
+    """The columns: type, how the key is declared, and how many rows of the worst hour lately did not fit."""
+    contract = Contract.from_columns(logstore.columns)
+    declared = {column.name: column for column in contract.shown}
+
+    def said(field: NestedField) -> str | None:
+        if field.name not in declared:
+            return _spoken(field.doc)
+        column = declared[field.name]
+        misfit = Cause.MISFIT.format(named(column.name), column.declared.label or column.type)
+        rows = (found.causes or {}).get(misfit, 0)
+        if not rows or found.worst is None:
+            return f"declared as `{column.text}`"
+        share = found.hours[found.worst].share * rows / found.sample
+        return f"declared as `{column.text}`; {share:.1%} of the rows of {hour_text(found.worst)} do not fit"
+
+    shown = [
+        dg.TableColumn(
+            name=field.name,
+            type=str(field.field_type),
+            description=said(field),
+            constraints=dg.TableColumnConstraints(nullable=not field.required),
+        )
+        for field in contract.iceberg_schema().fields
+    ]
+    return {"dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(columns=shown))}
 
 
 def hour(
     report: LandingReport, at: int, *, rows_in_table: int | None, errors: HourErrors | None = None
 ) -> Metadata:
     """Of one hour in one landing; `rows_in_table` and `errors` are what the table holds of it by now.
-    What the landing did in all stands with the checkpoint."""
-    mine = report.hours.get(at, HourReport(0, 0, 0, 0))
+    What the landing did in all stands with the checkpoint, and with the hours that it brought rows of."""
+    mine = report.hours.get(at)
+    if mine is None:
+        return {"rows": dg.MetadataValue.int(0), **_held(rows_in_table, errors)}
     values: Metadata = {
         "rows": dg.MetadataValue.int(mine.rows),
-        "MB": _short(mine.raw_bytes / MB),
-        "files": dg.MetadataValue.int(mine.files),
-        "file MB": _short(mine.file_bytes / MB),
-        "landing MB/s": _short(report.raw_mb_per_s),
+        "landed": _landed(mine.raw_bytes, mine.files, mine.file_bytes),
         **_beside(report),
     }
     return values | _held(rows_in_table, errors)
@@ -106,11 +152,18 @@ def late_hour(
     """Of one hour that an earlier commit brought, `snapshot` the newest, and nobody was told of."""
     values: Metadata = {
         "rows": dg.MetadataValue.int(sum(x.rows for x in landed)),
-        "MB": _short(sum(x.raw_bytes for x in landed) / MB),
+        "landed": dg.MetadataValue.text(f"{sum(x.raw_bytes for x in landed) / MB:,.2f} MB of logs"),
         "snapshot": dg.MetadataValue.text(str(snapshot)),
-        "told": dg.MetadataValue.text("late: whoever landed it ended before it said so, or was not Dagster"),
+        "told": dg.MetadataValue.text(
+            "late: the landing's own run ended before, had more to tell, or was not Dagster's"
+        ),
     }
     return values | _held(rows_in_table, errors)
+
+
+def _landed(raw_bytes: int, files: int, file_bytes: int) -> dg.MetadataValue:
+    of = f"{files:,} file{'s' * (files != 1)} of {file_bytes / MB:,.2f} MB"
+    return dg.MetadataValue.text(f"{raw_bytes / MB:,.2f} MB of logs in {of}")
 
 
 def _held(rows_in_table: int | None, errors: HourErrors | None) -> Metadata:
@@ -119,8 +172,8 @@ def _held(rows_in_table: int | None, errors: HourErrors | None) -> Metadata:
     if rows_in_table is not None:
         values["dagster/partition_row_count"] = dg.MetadataValue.int(rows_in_table)
     if errors is not None:
-        values["error rows"] = dg.MetadataValue.int(errors.errors)
-        values["error %"] = _short(100 * errors.share)
+        values["rows with errors (%)"] = _short(100 * errors.share)
+        values["rows with errors"] = dg.MetadataValue.text(f"{errors.errors:,} of {errors.rows:,}")
     return values
 
 
@@ -128,7 +181,7 @@ def runway(seen: Vitals) -> Metadata:
     """For a landing: hours that are left where least is; nothing when unknown or for ever."""
     found = seen.runway.runway if isinstance(seen.runway, TimeLeft) else None
     left_s = found.shortest_s if isinstance(found, Runway) else None
-    return {} if left_s is None else {"runway h": _short(left_s / HOUR_S)}
+    return {} if left_s is None else {"runway": dg.MetadataValue.text(f"{left_s / HOUR_S:,.1f} h")}
 
 
 def windows(landed: Sequence[Landed]) -> Metadata:
@@ -148,14 +201,12 @@ def windows(landed: Sequence[Landed]) -> Metadata:
 def landing(report: LandingReport) -> Metadata:
     """Of a whole landing; seconds and pages, each a request, are what it cost."""
     values: Metadata = {
-        "landing s": _short(report.seconds),
-        "landing pages": dg.MetadataValue.int(report.pages),
-        "landing rows": dg.MetadataValue.int(report.rows),
-        "landing MB": _short(report.raw_bytes / MB),
-        "landing MB/s": _short(report.raw_mb_per_s),
-        "landing files": dg.MetadataValue.int(report.files),
-        "landing file MB": _short(report.file_bytes / MB),
-        "error rows": dg.MetadataValue.int(report.error_rows),
+        "rows landed": dg.MetadataValue.int(report.rows),
+        "logs landed (MB)": _short(report.raw_bytes / MB),
+        "speed (MB/s)": _short(report.raw_mb_per_s),
+        "landed": _landed(report.raw_bytes, report.files, report.file_bytes),
+        "cost": dg.MetadataValue.text(f"{report.seconds:,.1f} s, {report.pages:,} pages"),
+        "rows with errors": dg.MetadataValue.text(f"{report.error_rows:,} of {report.rows:,}"),
         **_beside(report),
     }
     return values
@@ -167,7 +218,7 @@ def _beside(report: LandingReport) -> Metadata:
     if report.waits:
         values["waits"] = waits(report.waits)
     if report.lag_s is not None:
-        values["lag s"] = _short(report.lag_s)
+        values["lag (s)"] = _short(report.lag_s)
     if report.snapshot_id is not None:
         # As text: the web page rounds integers of this size.
         values["snapshot"] = dg.MetadataValue.text(str(report.snapshot_id))
@@ -183,9 +234,9 @@ def waits(reasons: Mapping[int, Wait]) -> dg.MetadataValue:
 
 def checkpoint(reports: Sequence[CheckpointReport]) -> Metadata:
     """What became of each shard's checkpoint."""
+    moved = sum(r.outcome is CheckpointOutcome.MOVED for r in reports)
     return {
-        "moved": dg.MetadataValue.int(sum(r.outcome is CheckpointOutcome.MOVED for r in reports)),
-        "shards": dg.MetadataValue.int(len(reports)),
+        "moved": dg.MetadataValue.text(f"{moved:,} of {len(reports):,} shards"),
         "checkpoints": records(
             {"shard": r.shard, "cursor": str(r.cursor), "outcome": str(r)} for r in reports
         ),
@@ -212,7 +263,7 @@ def _spoken(doc: str | None) -> str | None:
 def not_moved() -> Metadata:
     """Of a checkpoint that was selected by a run that must not move it."""
     return {
-        "moved": dg.MetadataValue.int(0),
+        "moved": dg.MetadataValue.text("no shard"),
         "why": dg.MetadataValue.text("only a live run, or the checkpoint launched alone, moves it"),
     }
 

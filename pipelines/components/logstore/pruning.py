@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
 from pipelines.components.logstore.dagster_private import delete_what_a_run_left
 from pipelines.components.logstore.failures import plainly
@@ -24,11 +25,13 @@ _JOBS = ("microbatch", "now", "health")
 
 
 class Ages(dg.Config):
-    """Runs that ended longer ago are deleted; `execute: false` only counts them."""
+    """Which old runs are deleted. Every field may stay as it is."""
 
-    execute: bool = True
-    days: float = 14.0
-    failed_days: float = 90.0
+    execute: bool = Field(default=True, description="Off: the step only counts them.")
+    days: float = Field(default=14.0, description="Runs that ended well longer ago than this are deleted.")
+    failed_days: float = Field(
+        default=90.0, description="So are failed runs that ended longer ago than this."
+    )
 
 
 def prune_op(

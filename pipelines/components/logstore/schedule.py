@@ -1,12 +1,9 @@
 """The tick: asks for one live run, or says why not.
 
-It plans no work. It names the hours that the run will probably touch, from the hour of the oldest
-receive time reached in the table to the hour of now - settle, so that the partition bar shows what is in
-progress. What to land the run finds out itself, by the service's clock. Now is when the tick is
-evaluated: the page previews ticks of days ago, and these ask for the same run.
-
-Before a run begins Dagster writes an event for each hour that it names, and it ends runs that do not begin.
-So a tick names a week of hours at most: the oldest that the service may still hold, where a run begins.
+It plans no work. It names the open hour alone, that of now - settle: the partition bar shows it as in
+progress, and every hour that a run names and does not reach would look unfinished until the next one. What to
+land the run finds out itself, by the service's clock. Now is when the tick is evaluated: the page previews
+ticks of days ago, and these ask for the same run.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,15 +13,10 @@ from functools import partial
 import dagster as dg
 
 from pipelines.components.logstore.dagster_private import NOT_FINISHED_STATUSES, UnresolvedAssetJobDefinition
-from pipelines.landing.inspection.brought import oldest_reached_s
-from pipelines.landing.ledger.state import origins_named, read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.holding import work_max_s
-from pipelines.landing.table.lake import Lake
 from sls_io.values.clock import SYSTEM_CLOCK
-from sls_io.values.errors import LedgerBroken, SlsError
 from sls_io.values.window import HOUR_S
-from sls_io.wire.client import SlsClient
 
 Job = UnresolvedAssetJobDefinition | dg.JobDefinition
 
@@ -33,6 +25,7 @@ KEY_FORMAT = "%Y-%m-%d-%H:%M"
 MODE_TAG = "sls/mode"
 CLAIMS_TAG = "sls/claims"
 BACKFILL_TAG = "dagster/backfill"
+PARTITION_TAG = "dagster/partition"
 RANGE_START_TAG = "dagster/asset_partition_range_start"
 RANGE_END_TAG = "dagster/asset_partition_range_end"
 PRIORITY_TAG = "dagster/priority"
@@ -44,11 +37,6 @@ REWORKS = (REPLACE, ERRORS, REST)
 MODES = (LIVE, FILL, *REWORKS, REWORK)
 """What the tag `sls/mode` may say; without it a run fills, and of `rework` the config names one."""
 LIVE_PRIORITY = "10"
-HOURS_NAMED_MAX = 7 * 24
-"""Of one tick. Story: `start` is five years ago, each tick's run names 40,000 hours, is ended by the monitor
-before all of them are written down, and the next tick asks for the same."""
-_ASK_S = 5.0
-"""Seconds for the one question that a tick may ask the service."""
 
 
 def hour_key(hour: int) -> str:
@@ -61,13 +49,9 @@ def hour_of_key(key: str) -> int:
     return int(datetime.strptime(key, KEY_FORMAT).replace(tzinfo=UTC).timestamp()) // HOUR_S
 
 
-def live_tags(logstore: Logstore, first_hour: int, last_hour: int) -> dict[str, str]:
-    """Run tags of a live micro-batch that shows the hours first..last, both included, as in progress."""
-    return {
-        RANGE_START_TAG: hour_key(first_hour),
-        RANGE_END_TAG: hour_key(last_hour),
-        **claiming_tags(logstore),
-    }
+def live_tags(logstore: Logstore, hour: int) -> dict[str, str]:
+    """Run tags of a live micro-batch that shows this hour as in progress."""
+    return {PARTITION_TAG: hour_key(hour), **claiming_tags(logstore)}
 
 
 def claiming_tags(logstore: Logstore) -> dict[str, str]:
@@ -86,31 +70,16 @@ def busy_run(instance: dg.DagsterInstance, logstore: str, *, but: str = "") -> d
     return next((r for r in instance.get_runs(filters=busy, limit=2) if r.run_id != but), None)
 
 
-def decide(
-    logstore: Logstore,
-    *,
-    now_s: float,
-    reached_s: int | None,
-    busy: dg.DagsterRun | None,
-    held_s: float | None = None,
-) -> dg.RunRequest | dg.SkipReason:
-    """One live run over the hours that lie between the table and now, or why not.
-
-    `reached_s` is the oldest receive time reached over all open shards, None before first start; `held_s` the
-    oldest that the service may hold, None where nobody asked. Where neither is known, the newest are named.
-    """
+def decide(logstore: Logstore, *, now_s: float, busy: dg.DagsterRun | None) -> dg.RunRequest | dg.SkipReason:
+    """One live run, or why not."""
     if busy is not None:
         return dg.SkipReason(
             f"run {busy.run_id} ({busy.job_name}, {busy.status.value}) holds the claim on {logstore.name}"
         )
-    start = logstore.start_hour
-    last = int(now_s - logstore.budget.settle_s) // HOUR_S
-    if last < start:
+    hour = int(now_s - logstore.budget.settle_s) // HOUR_S
+    if hour < logstore.start_hour:
         return dg.SkipReason(f"{logstore.name} starts at {logstore.start} UTC, which is still to come")
-    known = max(reached_s or 0, held_s or 0)
-    first = max(start, int(known) // HOUR_S if known else last - HOURS_NAMED_MAX + 1)
-    first = min(last, first)
-    return dg.RunRequest(tags=live_tags(logstore, first, min(last, first + HOURS_NAMED_MAX - 1)))
+    return dg.RunRequest(tags=live_tags(logstore, hour))
 
 
 def live_request(
@@ -124,45 +93,15 @@ def live_request(
 
     `run_key`: asked for once. `tags` come beside those of a live run.
     """
-    now_s = SYSTEM_CLOCK.now()
-    busy = busy_run(instance, logstore.name)
-    try:
-        reached = None if busy else reached_s(logstore)
-    except LedgerBroken:
-        # The run meets the same and says so on the check, where people look; a tick could not.
-        reached = int(now_s)
-    behind = now_s - max(reached or 0, logstore.start_hour * HOUR_S)
-    held_s = _held_since_s(logstore, now_s) if not busy and behind > HOURS_NAMED_MAX * HOUR_S else None
-    asked = decide(logstore, now_s=now_s, reached_s=reached, busy=busy, held_s=held_s)
+    asked = decide(logstore, now_s=SYSTEM_CLOCK.now(), busy=busy_run(instance, logstore.name))
     if isinstance(asked, dg.SkipReason):
         return asked
     return dg.RunRequest(run_key=run_key, tags={**asked.tags, **(tags or {})})
 
 
-def _held_since_s(logstore: Logstore, now_s: float) -> float | None:
-    """The oldest receive time of which the service may hold logs, unix seconds: its retention ago, or when
-    the logstore was made. None where it does not say."""
-    try:
-        with SlsClient(logstore.service, deadline_s=_ASK_S) as client:
-            retention_s, made_s = client.retention_s(), client.origin().created_s
-    except SlsError:
-        return None
-    return max(float(made_s), 0.0 if retention_s is None else now_s - retention_s)
-
-
 def unset_text(logstore: Logstore, unset: str) -> str:
     """Why nothing is done while the environment variable of the endpoint is not set."""
     return f"set the environment variable {unset} to the endpoint of {logstore.name}"
-
-
-def reached_s(logstore: Logstore) -> int | None:
-    """`oldest_reached_s` as the table has it now. Milliseconds, no JVM, no call to the service."""
-    table = Lake.default().load(logstore.table)
-    if table is None:
-        return None
-    state = read_state(table)
-    mine = origins_named(state, logstore.service.project, logstore.service.logstore)
-    return oldest_reached_s(map(state.ledger, mine))
 
 
 def schedule_of(

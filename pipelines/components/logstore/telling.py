@@ -9,16 +9,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import dagster as dg
+from pyiceberg.table import Table
 
 from pipelines.components.logstore import metadata
-from pipelines.components.logstore.schedule import hour_key
+from pipelines.components.logstore.schedule import CLAIMS_TAG, hour_key
 from pipelines.landing.inspection.brought import Brought, brought
 from pipelines.landing.inspection.describe import hour_rows
 from pipelines.landing.inspection.error_rows import HourErrors
+from pipelines.landing.ledger.state import facts
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import LandingReport
 from pipelines.landing.table.lake import Lake
+from sls_io.values.window import HOUR_S
 
 LATE_MAX = 100
 """Hours that a run tells beside those with rows of its own: an event costs some milliseconds, and a table
@@ -35,13 +38,14 @@ _ASKED_MAX = 10_000
 class News:
     """Hours to tell, what was pulled of them, and the newest commit that changed each, where that is known.
     `left`: how many more are left for the next run. `told`: the data version that each has by now; it stays
-    where no commit is behind the event."""
+    where no commit is behind the event. `open`: the hour of them that goes on and has no new rows."""
 
     hours: frozenset[int]
     windows: Mapping[int, Sequence[Landed]] = field(default_factory=dict)
     versions: Mapping[int, int] = field(default_factory=dict)
     left: int = 0
     told: Mapping[int, str] = field(default_factory=dict)
+    open: int | None = None
 
 
 def untold(
@@ -50,12 +54,13 @@ def untold(
     """What a live run has to tell: hours with rows of its own, and what the table says that others left.
 
     An hour whose rows have left since (an undo) is not told: nothing is there to look at. One that a run left
-    as unknown is told as it is, however old the commits are that brought it.
+    as unknown is told as it is, however old the commits are that brought it. The open hour is told once
+    without rows, too: the page would count it as missing until its first log.
     """
-    table = lake.load(logstore.table)
-    commits = [*brought(table, report.origin)] if table is not None else []
+    commits = _commits(logstore, lake.load(logstore.table), report.origin)
     once = _unknown_once(instance, bronze)
-    told = versions_told(instance, bronze, once.union(*(each.hours for each in commits)))
+    last = report.until_s // HOUR_S
+    told = versions_told(instance, bronze, once.union({last}, *(each.hours for each in commits)))
     newer = _newer_than_told(told, commits)
     unknown = {hour for hour in once if told.get(hour, "").startswith(metadata.UNKNOWN)}
     windows = {hour: _windows_of(hour, found) for hour, found in newer.items()}
@@ -66,16 +71,41 @@ def untold(
     others = started - (emptied - unknown) - set(report.hours)
     # Those with rows first: a run after a long pause passes thousands of empty hours.
     chosen = sorted(others, key=lambda h: (h not in full | unknown, h))[:LATE_MAX]
-    hours = frozenset({*report.hours, *chosen})
+    goes_on = range(max(last, logstore.start_hour), last + 1) if commits else ()
+    still = {*goes_on} - others - set(report.hours)
+    shown = still if last not in told or _left_red(instance, logstore) else set[int]()
+    hours = frozenset({*report.hours, *chosen, *shown})
     # What no commit in reach has changed is as the newest of them left it.
-    newest = dict.fromkeys(unknown, commits[0].snapshot_id) if commits else {}
+    newest = dict.fromkeys(unknown | shown, commits[0].snapshot_id) if commits else {}
     versions = newest | {hour: found[0].snapshot_id for hour, found in newer.items()}
     return News(
         hours,
         {hour: windows[hour] for hour in hours if hour in windows},
         {hour: versions[hour] for hour in hours if hour in versions},
         len(others) - len(chosen),
+        open=max(shown, default=None),
     )
+
+
+def _commits(logstore: Logstore, table: Table | None, origin: str) -> list[Brought]:
+    """What the newest commits brought; nothing where there is no table."""
+    return [] if table is None else [*brought(table, origin, _begin(logstore, table, origin))]
+
+
+def _left_red(instance: dg.DagsterInstance, logstore: Logstore) -> bool:
+    """Whether the live run before this one failed: it named the open hour, which stays red on the page until
+    somebody tells of it, and an hour without logs is passed only at its end."""
+    runs = instance.get_runs(dg.RunsFilter(tags={CLAIMS_TAG: logstore.name}), limit=2)
+    return len(runs) == 2 and not runs[1].is_success
+
+
+def _begin(logstore: Logstore, table: Table, origin: str) -> int | None:
+    """The first hour of a history that has all that the service had: older ones hold nothing, now and later.
+    None where a policy skipped logs that were there; somebody may ask for these hours."""
+    if logstore.reset_ages or logstore.reset in ("latest", "group"):
+        return None
+    asked_s = facts(table).asked.get(origin)
+    return None if asked_s is None else max(asked_s, logstore.start_s) // HOUR_S
 
 
 def _windows_of(hour: int, commits: Iterable[Brought]) -> list[Landed]:
@@ -137,19 +167,20 @@ def hour_events(
     errors: Mapping[int, HourErrors] | None = None,
     also: metadata.Metadata | None = None,
 ) -> Iterator[dg.AssetMaterialization]:
-    """One event per hour, oldest first, with the hour's own numbers and windows; `also` goes to all."""
+    """One event per hour, oldest first, with its own numbers and windows; `also` goes to the newest."""
     bronze = dg.AssetKey(["bronze", logstore.name])
+    newest = max(news.hours, default=None)
     for hour in sorted(news.hours):
         version = news.versions.get(hour, report.snapshot_id)
         landed = news.windows.get(hour, ())
         rows, wrong = in_table.get(hour), (errors or {}).get(hour)
-        if hour in report.hours or version is None or version == report.snapshot_id:
+        if hour == news.open or hour in report.hours or version is None or version == report.snapshot_id:
             numbers = metadata.hour(report, hour, rows_in_table=rows, errors=wrong)
         else:
             numbers = metadata.late_hour(landed, version, rows_in_table=rows, errors=wrong)
         yield dg.AssetMaterialization(
             bronze,
             partition=hour_key(hour),
-            metadata={**numbers, **metadata.windows(landed), **(also or {})},
+            metadata={**numbers, **metadata.windows(landed), **((also or {}) if hour == newest else {})},
             tags=metadata.version_tags(news.told.get(hour) if version is None else version),
         )

@@ -29,6 +29,8 @@ that leave all rows as they are do not count.
 
 Story: a run dies right behind its commit, and a maintenance compacts a hundred hours, a commit each. With
 these counted, the run's commit was out of reach, and its hours stayed failed on Dagster's page for ever."""
+_BEFORE_MAX = 366 * 24
+"""Hours before the first row that a first landing brings: who names 1970 as the start has half a million."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,10 @@ class Brought:
     changed: frozenset[int] = frozenset()
 
 
-def brought(table: Table, origin: str) -> Iterator[Brought]:
+def brought(table: Table, origin: str, since: int | None = None) -> Iterator[Brought]:
     """The newest commits of `main` after which rows are others, newest first, and what each brought of the
-    logstore with this id.
+    logstore with this id. `since`: the hour that its history here begins with, where the whole history was
+    asked for: the first landing has passed the hours from there to its first row.
 
     Only a landing passes hours: what a person settles moves frontiers over hours that nobody read. So does a
     gap, over hours that were lost, and nobody knows which: a commit that names one has its hours with rows.
@@ -73,7 +76,8 @@ def brought(table: Table, origin: str) -> Iterator[Brought]:
         changed = set[int]() if plain else _changed(table, snapshot, origin)
         hours = changed | set(windows)
         if plain and now is not None and before is not None and _gaps(now) <= _gaps(before):
-            hours = landed_hours(windows, oldest_reached_s([before]), oldest_reached_s([now]) or 0)
+            first = since if _untouched(before) else None
+            hours = landed_hours(windows, oldest_reached_s([before]), oldest_reached_s([now]) or 0, first)
         yield Brought(snapshot.snapshot_id, windows, frozenset(hours), frozenset(changed))
 
 
@@ -85,15 +89,24 @@ def oldest_reached_s(ledgers: Iterable[Ledger]) -> int | None:
     return min((entry.reached_s for entry in open_shards or shards), default=None)
 
 
-def landed_hours(with_rows: Iterable[int], before_s: int | None, reached_s: int) -> set[int]:
+def landed_hours(
+    with_rows: Iterable[int], before_s: int | None, reached_s: int, since: int | None = None
+) -> set[int]:
     """Hours with rows, and those that the oldest receive time reached has passed on its way from `before_s`.
 
-    Before the first landing there is no such time. Hours older than the first row are not shown then: the
-    history of the table may begin after them.
+    Before the first landing there is no such time. Then they begin with the hour `since`, a year ago at most.
+    Where there is none, hours older than the first row are not shown: the history may begin after them.
     """
     rows = set(with_rows)
-    first = before_s // HOUR_S if before_s else min(rows, default=reached_s // HOUR_S)
+    oldest = min(rows, default=reached_s // HOUR_S)
+    begin = oldest if since is None else min(oldest, max(since, oldest - _BEFORE_MAX))
+    first = before_s // HOUR_S if before_s else begin
     return rows | complete_hours(range(first, reached_s // HOUR_S + 1), reached_s)
+
+
+def _untouched(ledger: Ledger) -> bool:
+    """Whether nothing of a history has been passed yet. Not that of a split, whose children begin anew."""
+    return not oldest_reached_s([ledger]) and not any(entry.closed for entry in ledger.shards.values())
 
 
 def complete_hours(asked: Iterable[int], reached_s: int) -> set[int]:

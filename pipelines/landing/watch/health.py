@@ -337,7 +337,8 @@ FINDINGS: tuple[Rule, ...] = (
         "Every row is there once and nothing is missing: rows and identity sums of each shard against the "
         "ledger, apart from named gaps, withdrawn hours and rows removed by decision. Reads the whole "
         "table's identities, and every column of a seventh of its files, each day another one. Warns while "
-        "skipped logs are owed. A run that lands repeats the last verdict.",
+        "skipped logs are owed. A run that lands takes the first proof of a small table; later ones repeat "
+        "the last verdict.",
         _proven,
     ),
     Rule(

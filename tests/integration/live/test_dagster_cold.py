@@ -34,7 +34,7 @@ def test_the_schedule_lands_what_is_new_by_hour_and_publishes_the_frontier(site:
         first: 40,
         second: 40,
     }
-    shown = {"MB", "files", "landing MB/s", "error rows", "error %", "lag s", "snapshot"}
+    shown = {"landed", "rows with errors", "rows with errors (%)", "lag (s)", "snapshot"}
     assert shown <= set(landed[0]["metadata"])
     version = {tag["key"]: tag["value"] for tag in landed[0]["tags"]}["dagster/data_version"]
     assert version == landed[0]["metadata"]["snapshot"]

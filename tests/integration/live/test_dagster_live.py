@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePath
+from typing import Any
 
 import pytest
 
@@ -69,6 +70,27 @@ def test_a_live_run_after_a_backfill_lands_only_what_it_lacks(site: Site) -> Non
     world.assert_each_log_once()
     assert site.hours("access_logs")[hour] == 20
     assert site.checkpoints("access_logs") == site.frontiers("access_logs")
+
+
+def test_what_the_command_line_landed_is_on_the_page_at_once_and_is_told_once(
+    site: Site, tmp_path: Path
+) -> None:
+    world = site.worlds["access_logs"]
+    (hour,) = put_hours(world, 1, rows=15)
+    (tmp_path / "defs.yaml").write_text(settings(world))
+    verb = ["land", "--logstore", str(tmp_path / "defs.yaml"), "--json"]
+    with running(verb, {**site.environment, "DAGSTER_WEBSERVER_URL": site.server.url}) as land:
+        said = json.loads(land.communicate(timeout=PATIENCE_S)[0])
+    assert (land.returncode, said["rows"]) == (0, 15), said
+    told = [e for e in site.server.materializations(BRONZE / "access_logs") if e["partition"] == hour]
+    assert [(e["metadata"]["rows"], e["metadata"]["snapshot"]) for e in told] == [
+        (15, str(said["snapshot_id"]))
+    ]
+    world.emulator.admin.advance(120)
+    run = site.live("access_logs")
+    assert site.server.ended(run) == "SUCCESS", site.server.failures(run)
+    newest = site.server.materializations(BRONZE / "access_logs")
+    assert [e["runId"] for e in newest if e["partition"] == hour] == [told[0]["runId"]]
 
 
 def test_hours_are_replaced_by_the_command_line_in_runs_that_a_live_one_overtakes(
@@ -193,9 +215,13 @@ def test_a_split_is_seen_by_the_sensor_drained_by_its_run_and_told_by_the_daemon
     assert site.server.ended(drain["runId"]) == "SUCCESS", site.server.failures(drain["runId"])
     assert world.ledger.shards[0].closed
     shards = PurePath("sls/access_logs_shards")
-    (told,) = site.server.wait("shard 0", lambda: site.server.materializations(shards))
-    assert told["partition"] == "0"
+    told = site.server.wait("shard 0", lambda: landed_shards(site, shards))
+    assert [each["partition"] for each in told] == ["0"]
     assert len(site.server.runs(tag)) == 1, "later ticks ask for nothing"
+
+
+def landed_shards(site: Site, shards: PurePath) -> list[dict[str, Any]]:
+    return [e for e in site.server.materializations(shards) if e["metadata"]["state"].startswith("landed")]
 
 
 # --- cut in the middle ---------------------------------------------------------------------------

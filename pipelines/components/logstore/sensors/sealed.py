@@ -13,6 +13,7 @@ import json
 
 import dagster as dg
 
+from pipelines.components.logstore import metadata
 from pipelines.components.logstore.schedule import hour_key, hour_of_key
 from pipelines.components.logstore.sensors.ticks import Answer, client_of, sensor_of
 from pipelines.landing.hours import hour_text
@@ -50,6 +51,7 @@ def sealed_spec(
         partitions_def=hours,
         description="Receive hours that every shard has passed: complete, told once by the sealed sensor.",
         group_name=logstore.name,
+        tags=metadata.tags(logstore),
         kinds={"iceberg"},
     )
 

@@ -2,7 +2,7 @@
 
 A change is an observation of `sls/<name>_logstore` with the table of shards. Each shard is a partition of
 `sls/<name>_shards`, added when it is first listed and removed when retention took it; the partition is
-materialized once all of the shard has landed, so the bar shows which shards are drained.
+materialized as open when it is added, and as landed once all of the shard has.
 
 A shard that became read-only and still holds something wants one live run, which reads it to its end and
 closes it; its children can land after that. It is asked for once: by the run key of origin, shard and end
@@ -17,6 +17,7 @@ from hashlib import sha256
 
 import dagster as dg
 
+from pipelines.components.logstore import metadata
 from pipelines.components.logstore.metadata import Metadata, bullets, records
 from pipelines.components.logstore.schedule import live_request
 from pipelines.landing.logstore import Logstore
@@ -27,6 +28,11 @@ from sls_io.wire.client import SlsClient
 
 DRAINS_TAG = "sls/drains-"
 """With the shard's number behind it; its value is origin@end cursor."""
+OPEN, LANDED = "open", "landed"
+_SAID = {
+    OPEN: "open: takes logs, or holds some that have not landed",
+    LANDED: "landed: takes no more logs, and all of it is in the table",
+}
 _LINES_MAX = 50
 _KEY_CHARS_MAX = 100
 _KEY_SHOWN = 8
@@ -50,11 +56,11 @@ def shards_spec(logstore: Logstore, origin: dg.AssetKey) -> dg.AssetSpec:
         deps=[origin],
         partitions_def=shards_partitions(logstore),
         description=(
-            "A partition for each shard, kept by the demand sensor: materialized when the shard is "
-            "read-only and all of it has landed. A shard that still takes logs is shown as missing: "
-            "nothing of it is lost."
+            "A partition for each shard, kept by the demand sensor. The newest materialization says its "
+            "`state`: open, or landed, when the shard is read-only and all of it has landed."
         ),
         group_name=logstore.name,
+        tags=metadata.tags(logstore),
         kinds={"source"},
     )
 
@@ -94,7 +100,7 @@ def drains(
         said=why or _quiet(now, found),
         cursor=remembered(before, now, asked).text(),
         requests=tuple(requests),
-        events=(*observed, *_drained(instance, logstore, now)),
+        events=(*observed, *_stand(instance, logstore, now)),
         partitions=tuple(_partitions(partitions, there, now)),
     )
 
@@ -132,27 +138,31 @@ def _partitions(
     return [*added, *([partitions.build_delete_request([str(s) for s in gone])] if gone else [])]
 
 
-def _drained(
-    instance: dg.DagsterInstance, logstore: Logstore, now: Topology
-) -> list[dg.AssetMaterialization]:
-    """The listed shards that are closed by now and were not when somebody looked before."""
-    key, entries = shards_key(logstore), now.look.ledger.shards
-    closed = [s for s in sorted(now.seen) if s in entries and entries[s].closed]
-    told = instance.get_materialized_partitions(key) if closed else set()
-    return [
-        dg.AssetMaterialization(
-            key,
-            partition=str(shard),
-            description=f"Shard {shard} is read-only, and all of it has landed.",
-            metadata={
-                "rows": dg.MetadataValue.int(entries[shard].rows),
-                "end": dg.MetadataValue.text(str(entries[shard].end)),
-                "origin": dg.MetadataValue.text(now.look.ledger.origin),
-            },
+def _stand(instance: dg.DagsterInstance, logstore: Logstore, now: Topology) -> list[dg.AssetMaterialization]:
+    """The listed shards that are open or landed whole and were not told as that: Dagster has no colour of its
+    own for what takes logs, and would call it missing although nothing is."""
+    key, entries, tag = shards_key(logstore), now.look.ledger.shards, metadata.DATA_VERSION_TAG
+    made, names = dg.DagsterEventType.ASSET_MATERIALIZATION, [str(shard) for shard in now.seen]
+    told = instance.event_log_storage.get_latest_tags_by_partition(key, made, [tag], names) if names else {}
+    found = []
+    for shard in sorted(now.seen):
+        entry = entries.get(shard)
+        closed = entry is not None and entry.closed
+        state = LANDED if closed else OPEN
+        if told.get(str(shard), {}).get(tag) == state:
+            continue
+        values = {"state": _SAID[state], "origin": now.look.ledger.origin}
+        values |= {"rows": f"{entry.rows:,}", "end": str(entry.end)} if closed and entry is not None else {}
+        found.append(
+            dg.AssetMaterialization(
+                key,
+                partition=str(shard),
+                description=f"Shard {shard} is {_SAID[state]}.",
+                metadata={name: dg.MetadataValue.text(value) for name, value in values.items()},
+                tags={tag: state},
+            )
         )
-        for shard in closed
-        if str(shard) not in told
-    ]
+    return found
 
 
 def _observed(origin: dg.AssetKey, now: Topology, found: tuple[Event, ...]) -> dg.AssetObservation:
