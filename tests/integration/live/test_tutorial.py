@@ -19,7 +19,7 @@ TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 _MARK = "next block"
 SAYS = [
     (),
-    ("first start", "runway"),
+    ("the first run makes the table", "runway"),
     (),
     ("3 rows in", "3 rows into bronze.shop"),
     ("verified: 3 rows",),
