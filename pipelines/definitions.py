@@ -5,12 +5,14 @@ from pathlib import Path
 
 import dagster as dg
 
+from pipelines.landing import json_log
 from pipelines.landing.defs_file import check_folder
 from pipelines.landing.table.home import use
 from pipelines.landing.umask import keep_others_out
 
 # Code servers and runs begin here, and `dagster` started them, which leaves the umask as it is.
 keep_others_out()
+json_log.speak()
 
 
 @dg.definitions

@@ -32,6 +32,7 @@ import dagster as dg
 from dagster_dbt import DagsterDbtTranslator, DbtCliResource, DbtProject, dbt_assets
 
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK, SparkEngine
+from pipelines.landing import json_log
 from pipelines.landing.catalogs.profiles import has_views
 from pipelines.landing.spark.dbt_environment import dbt_environment, dbt_folder
 from pipelines.landing.table.lake import configured
@@ -40,6 +41,7 @@ from sls_io.values.errors import ConfigError
 
 # As in `definitions.py`, before the manifest is written.
 keep_others_out()
+json_log.speak()
 
 POOL = "dbt"
 """One dbt run at a time: it starts an engine of its own, and models are replaced as a whole."""

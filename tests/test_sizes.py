@@ -29,7 +29,7 @@ FUNCTION_LINES_MAX = 60
 TEST_FUNCTION_LINES_MAX = 70
 COMPLEXITY_MAX = 15
 FOLDER_MODULES_MAX = 16
-VERBS_MAX = 43
+VERBS_MAX = 44
 
 CHOICES = (ast.If, ast.IfExp, ast.For, ast.While, ast.comprehension, ast.ExceptHandler, ast.Assert, ast.With)
 """What each make a function one harder to follow; so does every further `and` or `or`."""
@@ -46,7 +46,7 @@ def test_no_file_is_longer_than_600_lines() -> None:
     )
 
 
-def test_no_more_than_43_verbs_are_learnt() -> None:
+def test_no_more_than_44_verbs_are_learnt() -> None:
     def leaves(command: click.Command) -> int:
         if not isinstance(command, click.Group):
             return 1

@@ -23,7 +23,6 @@ from pipelines.landing.watch.vitals import vitals
 from sls_io.wire.client import Heads, SlsClient
 
 HOURS_SHOWN = 24
-_STATES = {"readwrite": "open", "readonly": "read-only"}
 
 
 @click.command("describe")
@@ -57,6 +56,7 @@ def describe(output: Output, *, name: str | None) -> None:
             "logstore": logstore.name,
             "transform": logstore.transform,
             "shards": [asdict(view) for view in views],
+            "ahead": [view.shard for view in views if view.ahead],
             "runway": asdict(left) | {"shortest_s": left.shortest_s} if (left := _runway(facts)) else None,
             "health": [found.document(logstore.option) for found in findings(facts, logstore)],
             "files": [asdict(hour) for hour in files],
@@ -95,6 +95,12 @@ def show(output: Output, logstore: Logstore, views: list[ShardView], facts: Vita
     output.records(rows, less=("snapshot", "frontier", "end", "checkpoint", "holder", "reached (UTC)"))
     for view in views:
         say_backlog(output, view.shard, view.backlog)
+    if ahead := [str(view.shard) for view in views if view.ahead]:
+        output.say(
+            f"[yellow]the table has been further[/]: published checkpoints of shards {', '.join(ahead)} are "
+            "ahead of it. An older copy was restored, or a person took landings back. Live runs go on from "
+            "the table, so nothing lands twice; what retention has taken by then they name as a gap"
+        )
     say_findings(output, findings(facts, logstore))
 
 
@@ -119,11 +125,7 @@ def _runway(facts: Vitals) -> Runway | None:
 
 
 def _state(view: ShardView) -> str:
-    if view.closed:
-        return "closed" if view.status != "readwrite" else "closed, and open in the service"
-    if view.paused:
-        return "paused"
-    return "suspect" if view.suspect_s or view.status == "gone" else _STATES[view.status]
+    return view.state + ", and open in the service" * (view.closed and view.status == "readwrite")
 
 
 def _left(one: ShardRunway | None) -> str:

@@ -1,5 +1,6 @@
 """`sls-lake land`: one micro-batch without Dagster. `sls-lake plan` is its dry run."""
 
+import logging
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, noise_into, span, verb
 from pipelines.cli.progress import Line
+from pipelines.landing import json_log
 from pipelines.landing.commit.effect import record
 from pipelines.landing.commit.standing import commits
 from pipelines.landing.hours import hour_text
@@ -41,11 +43,16 @@ def land(output: Output, *, name: str | None) -> None:
     asked = resolve_to_land(name)
     engine = engine_here()
     notes: list[str] = []
+
+    def noted(note: str) -> None:
+        notes.append(note)
+        json_log.say(logging.WARNING, note)
+
     try:
         with (
             landing_line(output, f"land {asked.name}", engine) as line,
             of_command(asked, Lake.default()) as (logstore, holder),
-            Run(logstore, engine, name=holder, warn=notes.append, on_event=line.phase) as run,
+            Run(logstore, engine, name=holder, warn=noted, on_event=line.phase) as run,
             commits(logstore.table) as made,
         ):
             report = run.land()

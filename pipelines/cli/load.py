@@ -13,6 +13,7 @@ that still ends in its middle says what is stored and how to go on from there: l
 was sent twice from one that was sent once.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -40,6 +41,7 @@ from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED, facts, kind_of, sentence
 from pipelines.cli.output import Output, megabytes, verb
 from pipelines.cli.progress import Line
+from pipelines.landing import json_log
 from pipelines.landing.commit.decision import Decision, Finished
 from pipelines.landing.commit.effect import Note
 from sls_io.emulator import Admin
@@ -416,11 +418,16 @@ def _telling(progress: Line, packer: Packer, source: FileLines | NumberedRows) -
     return moved
 
 
+def _err(text: str) -> None:
+    if not json_log.say(logging.WARNING, text):
+        print(text, file=sys.stderr)
+
+
 def recognised(path: Path, format_name: str) -> LogFile:
     """The file with its format; says it on stderr where nothing but plain text fits."""
     file = recognise(path, format_name)
     if file.doubt:
-        print(f"sls-lake: {file.doubt}", file=sys.stderr)
+        _err(f"sls-lake: {file.doubt}")
     return file
 
 
@@ -459,7 +466,7 @@ class LoadEnded(SlsError):
 def say_ending(output: Output, ending: Ending, error: BaseException) -> None:
     """Say how to go on; with `--json` the document holds the error, too. Raises LoadEnded but for Ctrl-C."""
     if not isinstance(error, Exception):
-        print(f"sls-lake: {ending.text}", file=sys.stderr)
+        _err(f"sls-lake: {ending.text}")
         return
     output.result(
         {

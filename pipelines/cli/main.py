@@ -16,6 +16,7 @@ With `--json` an error is a document on stdout, too, unless the verb has printed
 import gc
 import importlib
 import json
+import logging
 import os
 import shlex
 import sys
@@ -30,6 +31,7 @@ from click.shell_completion import CompletionItem
 from pipelines.cli import session as sessions
 from pipelines.cli.logstores import LOGSTORE_OPTIONS, check_named, logstore_option
 from pipelines.cli.session import SAID, UNWRITTEN
+from pipelines.landing import json_log
 from pipelines.landing.table.calls import PROGRAM, documents, line
 from pipelines.landing.umask import keep_others_out
 from sls_io.values.errors import (
@@ -59,6 +61,7 @@ VERBS: Final = {
     "land": ("pipelines.cli.land", "Land what is new and publish the checkpoints, without Dagster."),
     "backfill": ("pipelines.cli.backfill", "Land what hours lack, or replace them; moves no checkpoint."),
     "describe": ("pipelines.cli.describe", "Show every shard: state, holder, frontier, lag, runway."),
+    "metrics": ("pipelines.cli.metrics", "Serve what describe says as metrics for Prometheus."),
     "peek": ("pipelines.cli.peek", "Show some logs of a shard as the table would show them."),
     "verify": ("pipelines.cli.verify", "Prove gaps, holes, rows and sums, and each row there once."),
     "landings": ("pipelines.cli.landings", "Landings on their way: show, abort."),
@@ -75,7 +78,7 @@ VERBS: Final = {
     "dev": ("pipelines.cli.demo.dev", "Run emulator, producer and Dagster's page until Ctrl-C."),
 }
 """Each verb's module, and its line in the list of verbs, which imports none of them."""
-_OWN_NAMES: Final = {"dev", "dbt", "new"}
+_OWN_NAMES: Final = {"dev", "dbt", "metrics", "new"}
 """What they are given is a list of logstores, a name in the service, or not ours."""
 _OF_A_LOGSTORE: Final = {"doctor", "plan", "land", "describe", "verify", "windows"}
 """With no option but `--json` these verbs can be wrong about their logstore alone."""
@@ -156,7 +159,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one verb and exit with its code. Never prints a trace unless `--debug` is given."""
     _open_closed_streams()
     keep_others_out()
+    _log_as_asked()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def _log_as_asked() -> None:
+    """Logs go to the stderr there is now: while a landing works, Java's noise goes to a file."""
+    try:
+        if json_log.asked():
+            json_log.speak(os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8", buffering=1))
+    except ConfigError as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        sys.exit(EXIT_USAGE)
 
 
 def _open_closed_streams() -> None:
@@ -188,13 +202,11 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         # It repeats what was typed, whatever that is.
         shown = printable(error.format_message(), TYPED_CHARS_MAX)
-        if isinstance(error, click.UsageError):
-            click.UsageError(shown, error.ctx).show()
-        else:
-            click.ClickException(shown).show()
+        if not json_log.say(logging.ERROR, shown):
+            _as_click_says(error, shown).show()
         return told(error.exit_code, "usage", shown)
     except (click.Abort, KeyboardInterrupt):
-        print("stopped", file=sys.stderr)
+        _err(logging.WARNING, "stopped")
         return told(EXIT_INTERRUPTED, "stopped", "stopped by Ctrl-C")
     except BrokenPipeError:
         # The reader of our output went away (`| head`): not an error of ours, and stdout is gone.
@@ -203,7 +215,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if isinstance(error, OSError) and session.get(UNWRITTEN):
             _let_go_of_stdout()
-            print(f"sls-lake: {unwritten(error)}", file=sys.stderr)
+            _err(logging.ERROR, f"sls-lake: {unwritten(error)}")
             return EXIT_FAILED
         if session.get("debug"):
             raise
@@ -220,10 +232,22 @@ def _say(error: Exception, session: Mapping[str, Any]) -> str:
         _loaded("pipelines.landing.inspection.cures").give_cures(error, session[sessions.SETTINGS])
     name = str(session.get(sessions.LOGSTORE, ""))
     cures = error.cures if isinstance(error, SlsError) else ()
-    print(
-        "\n  ".join([f"{PROGRAM}: {sentence(error)}", *(line(cure, name) for cure in cures)]), file=sys.stderr
-    )
+    _err(logging.ERROR, "\n  ".join([f"{PROGRAM}: {sentence(error)}", *(line(cure, name) for cure in cures)]))
     return name
+
+
+def _as_click_says(error: click.ClickException, shown: str) -> click.ClickException:
+    return (
+        click.UsageError(shown, error.ctx)
+        if isinstance(error, click.UsageError)
+        else click.ClickException(shown)
+    )
+
+
+def _err(level: int, text: str) -> None:
+    """A sentence on stderr, as a log where that is asked for."""
+    if not json_log.say(level, text):
+        print(text, file=sys.stderr)
 
 
 def unwritten(error: OSError) -> str:

@@ -51,6 +51,13 @@ class Steps(click.ParamType[tuple[str, ...]]):
     help="How many are kept at most.",
 )
 @click.option(
+    "--keep-hours",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    help="Younger snapshots are kept, too, however many they are.",
+)
+@click.option(
     "--manifests",
     type=click.IntRange(min=1),
     default=MANIFESTS_MAX,
@@ -67,6 +74,7 @@ def maintain(
     only: tuple[str, ...] | None,
     target_mb: int,
     snapshots: int,
+    keep_hours: float,
     manifests: int,
     floor_hours: float,
     execute: bool,
@@ -85,6 +93,7 @@ def maintain(
             target_bytes=target_mb * 1024**2,
             manifests_max=manifests,
             snapshots_max=snapshots,
+            keep_s=keep_hours * HOUR_S,
             floor_s=floor_hours * HOUR_S,
             on_event=lambda name: progress.phase(f"committing {name.partition('.')[0]}"),
         )

@@ -12,6 +12,7 @@ pipe's reader wants whole lines. A command of ours that a text names is printed 
 
 import functools
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ from rich.table import Table
 from pipelines.cli import session
 from pipelines.cli.progress import Line, line
 from pipelines.cli.session import DRY_RUN, SAID, UNWRITTEN
+from pipelines.landing import json_log
 from pipelines.landing.commit.effect import Note
 from pipelines.landing.hours import hour_text, hours_text
 from pipelines.landing.table import calls
@@ -196,7 +198,7 @@ class Output:
 
     def progress(self, what: str) -> AbstractContextManager[Line]:
         """One line on stderr that says what is done now; nothing with `--json` or without a terminal."""
-        return line(what, quiet=self.as_json)
+        return line(what, quiet=self.as_json or json_log.asked())
 
 
 @contextmanager
@@ -240,6 +242,8 @@ def _waits_told() -> Iterator[None]:
 
     def tell(text: str) -> None:
         # Over the line of progress, which is drawn again below it.
+        if json_log.say(logging.WARNING, text):
+            return
         clear = "\r\x1b[2K" if os.isatty(own) else ""
         with suppress(OSError):
             os.write(own, f"{clear}sls-lake: {text}\n".encode())

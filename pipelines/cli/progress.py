@@ -4,6 +4,7 @@ elsewhere a line each ten seconds, so that the log of a long landing says how fa
 Written to a descriptor of its own: while Spark works, everything else of this process goes to a log file.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -25,6 +26,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from pipelines.landing import json_log
 from pipelines.landing.run.tally import told
 from sls_io.values.clock import SYSTEM_CLOCK
 
@@ -72,6 +74,8 @@ class Line:
 
     def phase(self, name: str) -> None:
         """What is done now: a run's effect, or words. The end of an effect says nothing."""
+        if not name.endswith(".done"):
+            json_log.say(logging.INFO, f"{self._what}: {PHASES.get(name, name)}")
         if self._progress is not None and not name.endswith(".done"):
             self._progress.describe(f"{self._what}: {PHASES.get(name, name)}")
             self._progress.count(0, None, "")  # what was counted was of the step before

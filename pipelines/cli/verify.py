@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 import click
+from rich.markup import escape
 
 from pipelines.cli import session
 from pipelines.cli.hours import Hours
@@ -15,6 +16,7 @@ from pipelines.landing.inspection.verify import verify as prove
 from pipelines.landing.inspection.whole import every_file, no_file
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
+from pipelines.landing.watch.metrics import tell_proof
 from sls_io.wire.client import SlsClient
 
 _EXIT: Mapping[Verdict, int] = {VERIFIED: 0, OWED: EXIT_OWED, NOT_VERIFIED: EXIT_FAILED}
@@ -40,8 +42,9 @@ def verify(output: Output, *, name: str | None, pull: bool, hours: range | None,
     """Prove gaps, holes, rows and identity sums, and that each row is there once.
 
     Reads of the table the columns that tell which rows there are, with --rows all columns, and asks the
-    service; claims, moves and writes nothing. Ends with 0 where all is verified, with 3 where that is so and
-    logs that were skipped are owed, with 1 where something is wrong.
+    service; claims and moves nothing, and writes nothing but its verdict, for `metrics`. Ends with 0 where
+    all is verified, with 3 where that is so and logs that were skipped are owed, with 1 where something is
+    wrong.
     """
     if hours is not None and not pull:
         raise click.UsageError("--hour says what to pull again: add --pull")
@@ -51,6 +54,8 @@ def verify(output: Output, *, name: str | None, pull: bool, hours: range | None,
         chosen = every_file if rows else no_file
         proof = prove(logstore, Lake.default(), client, pull=pull, hours=hours, rows=chosen)
     show(output, proof)
+    if unkept := tell_proof(logstore, proof):
+        output.say(escape(unkept))
     cures = calls.documents(proof.cures, session.logstore())
     output.result({"ok": proof.ok, "verdict": proof.verdict, **asdict(proof), "cures": cures})
     if proof.verdict != VERIFIED:

@@ -161,6 +161,19 @@ def test_an_hour_that_grew_beside_dagster_shows_what_the_table_holds(page: Page)
     assert event.metadata["rows"].value == 7
 
 
+def test_a_dagster_home_that_was_lost_is_told_again_what_the_table_holds(page: Page) -> None:
+    page.world.put(7)
+    page.world.emulator.admin.advance(60)
+    with instance_for_test() as fresh:
+        page.instance = fresh
+        assert page.land().success
+        rows = [told(page, HOUR0 + n).metadata["dagster/partition_row_count"].value for n in range(3)]
+        assert rows == [20, 30, 7]
+        assert not hours(page.land()), "once is enough"
+    page.world.assert_each_log_once()
+    page.world.assert_proved()
+
+
 def test_a_run_tells_so_many_late_hours_and_the_next_one_goes_on(page: Page) -> None:
     page.world.put(10)
     page.world.emulator.admin.advance((LATE_MAX + 30) * 3600)

@@ -3,6 +3,7 @@
 import io
 import os
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,22 @@ def test_more_than_two_hundred_snapshots_become_two_hundred(sealed: World) -> No
 
     assert len(sealed.table.metadata.snapshots) == 200 == done.kept
     assert maintainer(sealed).plan(["expire"]).expired == ()
+    sealed.land()
+    proved(sealed)
+
+
+def test_snapshots_younger_than_the_hours_to_keep_stay_however_many(sealed: World) -> None:
+    """Made within moments, so the clock is put where the second of them is just too old."""
+    made = sealed.table.metadata.snapshots
+    gaps = [later.timestamp_ms - earlier.timestamp_ms for earlier, later in pairwise(made)]
+    assert len(made) == 5 and min(gaps) > 0
+    now_s = made[2].timestamp_ms / 1000 + 7200
+    tidy = maintainer(sealed, snapshots_max=2, keep_s=7200.0, clock=ManualClock(now_s))
+
+    left = tuple(each.snapshot_id for each in made[:2])
+    assert tidy.plan(["expire"]).expired == tidy.execute(["expire"]).expired == left
+    assert [s.snapshot_id for s in sealed.table.metadata.snapshots] == [s.snapshot_id for s in made[2:]]
+    assert maintainer(sealed, snapshots_max=2).execute(["expire"]).kept == 2
     sealed.land()
     proved(sealed)
 

@@ -31,6 +31,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import Finding, Kind, Level, Unknown, Vitals, findings
+from pipelines.landing.watch.metrics import tell_proof
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import SlsError
 from sls_io.wire.client import SlsClient
@@ -68,6 +69,7 @@ def _proof(logstore: Logstore, pull: str = "") -> dict[str, Any]:
             sums_of_others=False,
             rows=of_day(SYSTEM_CLOCK.now()),
         )
+    tell_proof(logstore, proof)
     return proven_result(logstore, proof, seconds=SYSTEM_CLOCK.monotonic() - started_s)
 
 

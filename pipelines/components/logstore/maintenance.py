@@ -47,6 +47,7 @@ class Upkeep(dg.Config):
         description="Small files are written together to files of this size, in MiB.",
     )
     snapshots: int = Field(default=SNAPSHOTS_MAX, description="How many snapshots are kept at most.")
+    keep_hours: float = Field(default=0.0, description="Younger snapshots are kept, however many there are.")
     manifests: int = Field(default=MANIFESTS_MAX, description="If there are more manifests, they become few.")
     older_than_hours: float = Field(
         default=24.0,
@@ -75,6 +76,7 @@ def maintenance_job(logstore: Logstore, bronze: dg.AssetKey, prune: dg.OpDefinit
                 target_bytes=config.target_mb * _MIB,
                 manifests_max=config.manifests,
                 snapshots_max=config.snapshots,
+                keep_s=config.keep_hours * HOUR_S,
                 floor_s=config.older_than_hours * HOUR_S,
                 on_event=lambda event: context.log.info(f"maintenance: {event}"),
             )

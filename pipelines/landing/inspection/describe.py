@@ -42,6 +42,8 @@ from sls_io.values.shard import Head, Shard
 from sls_io.values.window import HOUR_S, Cursor
 from sls_io.wire.client import GroupCheckpoint, Heads, SlsClient
 
+_STATES = {"readwrite": "open", "readonly": "read-only"}
+
 
 @dataclass(frozen=True)
 class ShardView:
@@ -71,6 +73,21 @@ class ShardView:
     consumers: Mapping[str, str] = field(default_factory=dict)
     behind_bytes: int | None = None
     snapshot_id: int | None = None
+
+    @property
+    def state(self) -> str:
+        """In one word: open, read-only, closed, paused, suspect."""
+        if self.closed:
+            return "closed"
+        if self.paused:
+            return "paused"
+        return "suspect" if self.suspect_s or self.status == "gone" else _STATES[self.status]
+
+    @property
+    def ahead(self) -> bool:
+        """Whether a checkpoint was published that the table has not reached. A checkpoint follows its
+        landing, so the table has been further."""
+        return self.checkpoint is not None and self.frontier is not None and self.checkpoint > self.frontier
 
 
 @dataclass(frozen=True)

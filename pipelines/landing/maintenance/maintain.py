@@ -2,7 +2,7 @@
 
     compact     small files of sealed receive hours written together, once (`compact.py`)
     manifests   data manifests written anew when they are many
-    expire      all but the newest snapshots leave the metadata; no file is deleted
+    expire      all but the newest and the young snapshots leave the metadata; no file is deleted
     sweep       old files that no kept snapshot refers to are deleted: data, manifests, manifest lists
     metadata    old metadata versions that the metadata log does not name are deleted
 
@@ -128,8 +128,9 @@ class Maintenance(Effect):
 class Maintainer:
     """One maintenance of one table.
 
-    `floor_s`: nothing younger is deleted; at least a day and three times the longest run of the
-    logstore. `on_event` hears the name of each step's commit before it is sent.
+    `keep_s`: a younger snapshot stays, however many there are. `floor_s`: no younger file is deleted; at
+    least a day and three times the longest run of the logstore. `on_event` hears the name of each step's
+    commit before it is sent.
     """
 
     def __init__(
@@ -140,6 +141,7 @@ class Maintainer:
         target_bytes: int = compact.TARGET_BYTES,
         manifests_max: int = MANIFESTS_MAX,
         snapshots_max: int = SNAPSHOTS_MAX,
+        keep_s: float = 0.0,
         floor_s: float = SWEEP_FLOOR_S,
         clock: Clock = SYSTEM_CLOCK,
         on_event: Callable[[str], None] = lambda name: None,
@@ -156,6 +158,7 @@ class Maintainer:
         self.lake, self.name, self.clock, self._logstore = lake, logstore.table, clock, logstore
         self.target_bytes, self.manifests_max = target_bytes, manifests_max
         self.snapshots_max, self.floor_s, self._on_event = snapshots_max, floor_s, on_event
+        self._keep_s = keep_s
         self._put_off: list[str] = []
         self._unsettled = False
         self._made = Made(self.name)
@@ -176,7 +179,7 @@ class Maintainer:
         # Each commit of this very run is a snapshot, too, and among the newest that stay.
         refresh = bool(_DELETING & set(steps))
         commits = len(hours) + (fewer != count)
-        leaving = expired(table, self.snapshots_max - refresh, commits) if "expire" in steps else ()
+        leaving = self._leaving(table, self.snapshots_max - refresh, commits) if "expire" in steps else ()
         deleting = [step for step in steps if step in _DELETING]
         deleting = [] if self._mixed(table, now_s, deleting) else deleting
         return Maintenance(
@@ -367,7 +370,7 @@ class Maintainer:
         again = partial(self._expiry, snapshots_max)
         for _ in range(TRIES_MAX):
             looked = self._look()
-            leaving = expired(looked.table, snapshots_max)
+            leaving = self._leaving(looked.table, snapshots_max)
             if not leaving:
                 return Planned((), looked, None)
             if looked.state.tagged == looked.state.head:
@@ -376,6 +379,11 @@ class Maintainer:
         raise LandingConflict(
             f"others committed to {self.name} right behind the tag; no snapshot was expired"
         )
+
+    def _leaving(self, table: Table, snapshots_max: int, coming: int = 0) -> tuple[int, ...]:
+        """`expired`, by this maintenance's clock."""
+        since_ms = (self.clock.now() - self._keep_s) * 1000 if self._keep_s else float("inf")
+        return expired(table, snapshots_max, coming, since_ms=since_ms)
 
     def _done(self, step: str, planned: Planned[View]) -> Done[View]:
         tools = Tools(self.clock, on_event=lambda event: self._on_event(f"{step}.built"))
@@ -449,11 +457,17 @@ class Maintainer:
         return tuple(gone)
 
 
-def expired(table: Table, snapshots_max: int, coming: int = 0) -> tuple[int, ...]:
-    """Snapshots that leave so that at most `snapshots_max` stay: every ref's, and the newest of main.
+def expired(
+    table: Table, snapshots_max: int, coming: int = 0, *, since_ms: float = float("inf")
+) -> tuple[int, ...]:
+    """Snapshots that leave so that at most `snapshots_max` stay: every ref's, and the newest of main; and on
+    top those of `since_ms` and later, however many they are.
 
     Snapshots that no ref leads to leave first: a rollback put them aside. `coming`: how many commits of ours
     come before, each of which moves main and the tag.
+
+    Worked example: a landing each five minutes makes 288 snapshots a day. The newest 200 are 17 hours, and
+    with a `since_ms` of three days ago 864 stay.
     """
     snapshots, along = table.metadata.snapshots, {MAIN_BRANCH, TAG} if coming else set()
     named = {ref.snapshot_id for name, ref in table.metadata.refs.items() if name not in along}
@@ -462,7 +476,7 @@ def expired(table: Table, snapshots_max: int, coming: int = 0) -> tuple[int, ...
     kept = named | set([s for s in main if s not in named][:room])
     if len(snapshots) + coming <= snapshots_max:
         return ()
-    return tuple(s.snapshot_id for s in snapshots if s.snapshot_id not in kept)
+    return tuple(s.snapshot_id for s in snapshots if s.snapshot_id not in kept and s.timestamp_ms < since_ms)
 
 
 def left_text(left: Left) -> str:

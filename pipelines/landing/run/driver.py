@@ -5,7 +5,7 @@
         verdict = run.reconcile()    # the landing under the tag: files exist, counts agree
         saved = run.checkpoint()     # only now does the service hear of it
 
-Leaving the block lets go of the claim, whatever happened. A live run holds shards in the consumer
+RunCounts the block lets go of the claim, whatever happened. A live run holds shards in the consumer
 group and moves frontiers; a fill run names receive hours, holds nothing and moves no checkpoint.
 """
 
@@ -17,9 +17,10 @@ from typing import Any, Literal, Self
 
 from pyiceberg.table import Table
 
+from pipelines.landing import json_log
 from pipelines.landing.commit import publish
 from pipelines.landing.commit.freshness import Freshness, landing_timeout_s
-from pipelines.landing.ledger.epochs import Fenced
+from pipelines.landing.ledger.epochs import RUN_CHARS, Fenced
 from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.start import (
     asked_of,
@@ -49,6 +50,7 @@ from pipelines.landing.run.report import (
 )
 from pipelines.landing.run.reporting import report_of
 from pipelines.landing.run.surveyor import Surveyor
+from pipelines.landing.run.textfile import DONE, UNDONE, UNWRITABLE, RunCounts
 from pipelines.landing.run.write import WrittenWindow, check_not_all_failed, crowded
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table import calls
@@ -148,6 +150,9 @@ class Run:
         self._stopped: Mapping[int, str] = {}
         self._deadline = Deadline()
         self._refusals = Refusals(self.lake.place, logstore.table, clock)
+        self._counts = RunCounts(logstore.name, mode, clock)
+        self._report: LandingReport | None = None
+        self._failed: BaseException | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -159,6 +164,7 @@ class Run:
             self._let_go()
         finally:
             self._client.close()
+            self._tell_monitors(error or self._failed)
 
     def land(self) -> LandingReport:
         """Claim, plan, write and publish; stops before any checkpoint. Call once.
@@ -180,7 +186,7 @@ class Run:
         self._state = protocol.State(setting)
         self._feed(protocol.Begin())
         self._drive(before=(protocol.Reconcile,))
-        return report_of(
+        self._report = report_of(
             self._protocol,
             self._attempt,
             mode=self.mode,
@@ -191,6 +197,7 @@ class Run:
             stopped=self._stopped,
             lowered=lowered(self.logstore, self._attempt.base, self._attempt.origin.id),
         )
+        return self._report
 
     def reconcile(self) -> Verdict:
         """Check the landing under the tag; while that fails no checkpoint moves."""
@@ -237,8 +244,12 @@ class Run:
             self._on_event(name)
             # The shards are let go of, however late it is.
             deadline = Deadline() if isinstance(effect, protocol.Release) else self._deadline
-            with deadline.kept():
-                event = carry_out(self, effect)
+            try:
+                with deadline.kept():
+                    event = carry_out(self, effect)
+            except BaseException as error:
+                self._failed = error
+                raise
             if isinstance(effect, _WORK):
                 self._worked()
             self._on_event(f"{name}.done")
@@ -301,6 +312,7 @@ class Run:
             if said := landing_beside(attempt.base, attempt.origin, self.logstore, since_s):
                 self._warn(said)
         self._attempt_begun = attempt
+        json_log.of_landing(attempt.id[:RUN_CHARS])
         fenced = self._fencing.read(attempt.base, attempt.origin.id, attempt.id, begun_s=self._bounds.begun_s)
         return protocol.LedgerRead(attempt.ledger, fenced=self._told(fenced))
 
@@ -501,6 +513,19 @@ class Run:
     def _release(self, _: protocol.Release) -> protocol.Event:
         self._let_go()
         return protocol.Released()
+
+    def _tell_monitors(self, error: BaseException | None) -> None:
+        """Count the run, however it ended; one that never began to land is none."""
+        state, report = self._state, self._report
+        if state is None and error is None:
+            return
+        undone = report is None or report.undone or bool(state and state.problems)
+        outcome = type(error).__name__ if error is not None else UNDONE if undone else DONE
+        conflicts = state.conflicts if state is not None else 0
+        try:
+            self._counts.tell(report, outcome, conflicts=conflicts, unanswered=self._refusals.unanswered)
+        except UNWRITABLE as trouble:
+            self._warn(f"the metrics of this run are not kept: {trouble}")
 
     def _let_go(self) -> None:
         self._hooks.before_release(landed=self._state is not None and bool(self._state.landed))

@@ -21,18 +21,19 @@ _NEXT = "the next run goes on from what the table has"
 
 
 class Refusals:
-    """The refusals of one run at the catalog `place`, an address without secrets, for `table`."""
+    """The refusals of one run at the catalog `place`, an address without secrets, for `table`. `unanswered`:
+    tries that the catalog did not answer."""
 
     def __init__(self, place: str, table: str, clock: Clock) -> None:
         self._place, self._table, self._clock = place, table, clock
         self._unmoved = 0
         self._last: Refusal | None = None
-        self._unanswered = False
+        self.unanswered = 0
 
     def hear(self, refusal: Refusal | None) -> None:
         """The answer to a try: None where it was accepted."""
         self._last = refusal
-        self._unanswered |= refusal is not None and refusal.kind == publish.DEADLINE
+        self.unanswered += refusal is not None and refusal.kind == publish.DEADLINE
         if refusal is None:
             self._unmoved = 0
 
@@ -78,10 +79,10 @@ class Refusals:
         if self._last is not None and self._last.why is not None:
             cure = self._last.why.cure
             cure = f"{cure[0].upper()}{cure[1:]}"
-        said = "did not confirm" if self._unanswered else "did not take"
-        late = "A try that it did not answer may land yet. " if self._unanswered else ""
+        said = "did not confirm" if self.unanswered else "did not take"
+        late = "A try that it did not answer may land yet. " if self.unanswered else ""
         text = (
             f"the Iceberg catalog ({self._place}) {said} the landing of {self._table} {how}. {late}No "
             f"checkpoint moved. {cure}"
         )
-        return LandingUnknown(text) if self._unanswered else TransportError(text)
+        return LandingUnknown(text) if self.unanswered else TransportError(text)

@@ -24,6 +24,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.utils.config import Config
 
+from pipelines.landing import json_log
 from pipelines.landing.run.tally import PullTally, tell
 from pipelines.landing.table.contract import (
     LONG_GROUP_BYTES,
@@ -147,6 +148,7 @@ def task_of(
     def run(chains: Iterable[int]) -> Iterator[str]:
         # A worker of somebody's cluster has its own umask, and a warehouse may be a folder that all mount.
         keep_others_out()
+        json_log.speak()
         for chain in chains:
             for row in write_chain(job, job.chains[chain], clock=clock, tally=tally):
                 yield json.dumps(asdict(row))

@@ -1,0 +1,274 @@
+"""A logstore's standing as metrics for Prometheus, and the alert rules over them.
+
+Nothing is worked out here: the numbers are those of `describe`'s survey and of the facts that findings are
+judged by (`vitals.py`, `health.py`), the levels are the findings' own, and what runs counted is read from the
+files that they leave (`run/textfile.py`). So an alert, a check of Dagster and a line of `sls-lake describe`
+are one verdict.
+
+What nobody knows has no number: its family lacks the logstore, and its finding has the level `unknown`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from prometheus_client import Metric
+from prometheus_client.registry import Collector
+
+from pipelines.landing.inspection.describe import ShardView, describe
+from pipelines.landing.inspection.error_rows import HOURS, ErrorRows
+from pipelines.landing.inspection.proof import Proof
+from pipelines.landing.inspection.runway import Runway
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.run import textfile
+from pipelines.landing.run.textfile import Samples, labels
+from pipelines.landing.table.lake import Lake
+from pipelines.landing.watch.health import (
+    FINDINGS,
+    Finding,
+    Kind,
+    Latest,
+    Level,
+    TimeLeft,
+    Unknown,
+    Vitals,
+    Waits,
+    findings,
+    settled,
+)
+from pipelines.landing.watch.vitals import known, vitals
+from pipelines.landing.watch.wear import Wear
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.wire.client import Heads, SlsClient
+
+CALL_S = 10.0
+"""Seconds for one call of a look, its retries included."""
+_FINDING = "sls_lake_finding"
+LOOKED: Mapping[str, str] = {
+    "sls_lake_lag_seconds": "Age of the oldest log that waits, in shards that are not paused.",
+    "sls_lake_runway_seconds": "Time until retention deletes the oldest log that has not landed.",
+    "sls_lake_retention_seconds": "How long the service keeps a log; without it, it keeps each for ever.",
+    "sls_lake_commit_age_seconds": "Age of the newest landing; without it, nothing has landed.",
+    "sls_lake_error_rows": f"Rows with an error in the newest {HOURS} receive hours.",
+    "sls_lake_error_ratio_max": f"The part of rows with an error, in the worst of {HOURS} receive hours.",
+    "sls_lake_table_files": "Data files since the newest compaction.",
+    "sls_lake_table_snapshots": "Snapshots of the table.",
+    "sls_lake_table_manifests": "Manifests of the newest snapshot.",
+    "sls_lake_shards": "Shards by state: open, read-only, closed, paused, suspect.",
+    "sls_lake_shard_lag_seconds": "Age of the oldest log of a shard that waits.",
+    "sls_lake_shard_waiting_bytes": "Raw bytes that wait in a shard, estimated from what landed lately.",
+    "sls_lake_shard_rows": "Rows of a shard in the table, as its ledger counts them.",
+    "sls_lake_leases": "Shards by who consumes them and how far it is, where a database has leases.",
+    "sls_lake_look_timestamp_seconds": "When these numbers were looked up, unix seconds.",
+    "sls_lake_look_duration_seconds": "Seconds that the look took.",
+}
+"""What a look at table and service says, all of it gauges."""
+NAMES: tuple[str, ...] = (
+    *LOOKED,
+    *textfile.KEPT,
+    *(f"{name}_total" for name in textfile.COUNTED),
+)
+"""Every name that may be exposed, as a query has it."""
+
+
+@dataclass(frozen=True)
+class MetricLook:
+    """One look at a logstore: its facts, and its shards, empty where nobody could look at them."""
+
+    logstore: Logstore
+    facts: Vitals
+    shards: Sequence[ShardView] = ()
+
+
+def survey(logstore: Logstore, *, clock: Clock = SYSTEM_CLOCK) -> MetricLook:
+    """Look, as `sls-lake describe` does. Raises no SlsError and no OSError, as `vitals`."""
+
+    def shards(client: SlsClient, heads: Heads) -> list[ShardView]:
+        return describe(logstore, Lake.default().one_look(), client, heads=heads)
+
+    with ExitStack() as opened:
+
+        @cache
+        def client() -> SlsClient:
+            return opened.enter_context(SlsClient(logstore.service, clock=clock, deadline_s=CALL_S))
+
+        heads = known(lambda: Heads(client()))
+        if isinstance(heads, Unknown):
+            return MetricLook(logstore, vitals(logstore, Lake.default, client, clock=clock))
+        facts = vitals(logstore, Lake.default, client, clock=clock, heads=heads, whole=True)
+        views = known(lambda: shards(client(), heads))
+    return MetricLook(logstore, facts, views if isinstance(views, list) else ())
+
+
+class Exporter(Collector):
+    """The newest look at some logstores, for whoever scrapes while the next one is taken."""
+
+    def __init__(self, logstores: Sequence[Logstore], *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._logstores, self._clock = logstores, clock
+        self._told: dict[tuple[str, Kind], Finding] = {}
+        self._looked: Samples = {}
+
+    def look(self) -> None:
+        """Take a new look at each, one after the other."""
+        looked: Samples = {}
+        for logstore in self._logstores:
+            begun_s = self._clock.monotonic()
+            seen = survey(logstore, clock=self._clock)
+            looked |= numbers(seen) | self._levels(seen)
+            of = labels(logstore=logstore.name)
+            looked["sls_lake_look_timestamp_seconds", of] = self._clock.now()
+            looked["sls_lake_look_duration_seconds", of] = self._clock.monotonic() - begun_s
+        self._looked = looked
+
+    def collect(self) -> Iterator[Metric]:
+        """The families of the newest look, and of what runs have counted by now."""
+        counted = textfile.read_all(each.name for each in self._logstores)
+        for name, about in LOOKED.items():
+            family = Metric(name, about, "gauge")
+            for (its, labelled), value in sorted(self._looked.items()):
+                if its == name:
+                    family.add_sample(name, dict(labelled), value)
+            if family.samples:
+                yield family
+        levels = {key: value for key, value in self._looked.items() if key[0] == _FINDING}
+        yield from textfile.families(counted | levels)
+
+    def _levels(self, seen: MetricLook) -> Samples:
+        """A look that fails again and again becomes an error, as in Dagster's checks."""
+        found: Samples = {}
+        for each in findings(seen.facts, seen.logstore):
+            key = seen.logstore.name, each.kind
+            each = settled(each, self._told.get(key), seen.logstore.health, self._clock.now())
+            self._told[key] = each
+            found |= levels_of(seen.logstore, each)
+        return found
+
+
+def levels_of(logstore: Logstore, found: Finding) -> Samples:
+    """A finding as one sample a level."""
+    return {
+        (_FINDING, labels(logstore=logstore.name, kind=found.kind.value, level=level.value)): float(
+            level is found.level
+        )
+        for level in Level
+    }
+
+
+def tell_proof(logstore: Logstore, proof: Proof, *, clock: Clock = SYSTEM_CLOCK) -> str:
+    """Keep the verdict of a proof, which reads the whole table: no exporter takes one. Why it could not be
+    kept; "" where it was."""
+    (found,) = findings(Vitals(proven=proof), logstore)
+    at = ("sls_lake_proof_timestamp_seconds", labels(logstore=logstore.name))
+    try:
+        textfile.keep(
+            logstore.name, lambda samples: samples.update({**levels_of(logstore, found), at: clock.now()})
+        )
+    except textfile.UNWRITABLE as error:
+        return f"the verdict is not kept for `sls-lake metrics`: {error}"
+    return ""
+
+
+# --- facts as numbers --------------------------------------------------------------------------------------
+
+
+def numbers(seen: MetricLook) -> Samples:
+    """What a look says, but for its levels."""
+    name, facts = seen.logstore.name, seen.facts
+    found = {
+        (f"sls_lake_{metric}", labels(logstore=name)): float(value)
+        for kind, told in _TOLD.items()
+        for metric, value in told(getattr(facts, kind)).items()
+        if value is not None
+    }
+    for shard in seen.shards:
+        of = labels(logstore=name, shard=str(shard.shard))
+        found["sls_lake_shard_rows", of] = float(shard.rows)
+        if shard.lag_s is not None:
+            found["sls_lake_shard_lag_seconds", of] = shard.lag_s
+            found["sls_lake_shard_waiting_bytes", of] = float(shard.backlog.raw_bytes if shard.backlog else 0)
+    for state, count in Counter(shard.state for shard in seen.shards).items():
+        found["sls_lake_shards", labels(logstore=name, state=state)] = float(count)
+    leases = Counter(lease for shard in seen.shards for lease in shard.consumers.items())
+    for (consumer, state), count in leases.items():
+        found["sls_lake_leases", labels(logstore=name, consumer=consumer, state=state)] = float(count)
+    return found
+
+
+def _lag(waits: Any) -> dict[str, float | None]:
+    return {"lag_seconds": waits.age_s} if isinstance(waits, Waits) and not waits.to_come else {}
+
+
+def _left(left: Any) -> dict[str, float | None]:
+    found = left.runway if isinstance(left, TimeLeft) else None
+    if not isinstance(found, Runway):
+        return {}
+    return {"runway_seconds": found.shortest_s, "retention_seconds": found.retention_s}
+
+
+def _newest(newest: Any) -> dict[str, float | None]:
+    return {"commit_age_seconds": newest.age_s} if isinstance(newest, Latest) else {}
+
+
+def _errors(found: Any) -> dict[str, float | None]:
+    if not isinstance(found, ErrorRows):
+        return {}
+    worst = found.hours[found.worst].share if found.worst is not None else 0.0
+    return {"error_rows": sum(h.errors for h in found.hours.values()), "error_ratio_max": worst}
+
+
+def _grown(found: Any) -> dict[str, float | None]:
+    if not isinstance(found, Wear):
+        return {}
+    return {f"table_{name}": getattr(found, name) for name in ("files", "snapshots", "manifests")}
+
+
+_TOLD: Mapping[str, Callable[[Any], dict[str, float | None]]] = {
+    "lag": _lag,
+    "runway": _left,
+    "commit": _newest,
+    "errors": _errors,
+    "wear": _grown,
+}
+
+
+# --- alert rules -------------------------------------------------------------------------------------------
+
+_HOLDS = "10m"
+"""How long a level must hold: two looks of the health sensor, and no single lost answer."""
+_CURE = "sls-lake {verb} -l {{{{ $labels.logstore }}}}"
+_SEVERITY = {Level.WARN: "warning", Level.FAIL: "critical", Level.UNKNOWN: "warning"}
+
+
+def alert_rules() -> dict[str, Any]:
+    """The rules of Prometheus: one for each kind of finding and each level that is not well, and one for an
+    exporter that looks no more."""
+    rules = [_rule(rule.kind, rule.about, level) for rule in FINDINGS for level in _SEVERITY]
+    stale = {
+        "alert": "SlsLakeNobodyLooks",
+        "expr": "time() - max by (logstore) (sls_lake_look_timestamp_seconds) > 900",
+        "for": "5m",
+        "labels": {"severity": "critical"},
+        "annotations": {
+            "summary": "Nobody has looked at {{ $labels.logstore }} for {{ $value | humanizeDuration }}",
+            "description": "`sls-lake metrics` runs and does not come to an end of its look: read its log.",
+        },
+    }
+    return {"groups": [{"name": "sls-lake", "rules": [*rules, stale]}]}
+
+
+def _rule(kind: Kind, about: str, level: Level) -> dict[str, Any]:
+    cure = _CURE.format(verb="verify" if kind in (Kind.PROVEN, Kind.RECONCILED) else "describe")
+    said = {Level.WARN: "warns", Level.FAIL: "fails", Level.UNKNOWN: "is unknown"}[level]
+    return {
+        "alert": f"SlsLake{kind.value.title()}{level.value.title()}",
+        "expr": f'{_FINDING}{{kind="{kind.value}",level="{level.value}"}} == 1',
+        "for": _HOLDS,
+        "labels": {"severity": _SEVERITY[level]},
+        "annotations": {
+            "summary": f"{kind.value} of {{{{ $labels.logstore }}}} {said}",
+            "description": f"{about} What is wrong, and what to do: `{cure}`",
+        },
+    }
