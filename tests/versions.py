@@ -67,12 +67,12 @@ def index() -> dict[str, str]:
 
 def tried(end: str, folder: Path, made: Path) -> dict[str, str]:
     """Package -> version of that end, which has landed and proven a file."""
-    uv = [Path(sys.executable).parent / "uv", "pip"]
+    uv: list[str | Path] = [Path(sys.executable).parent / "uv", "pip"]
     programs, listed, project = folder / "env" / "bin", folder / "listed.txt", folder / "lakehouse"
     compiling = ["--python", sys.executable, "--extra", "dbt", "--resolution", ENDS[end], "--no-annotate"]
     said([*uv, "compile", "--quiet", *compiling, ROOT / "pyproject.toml", "-o", listed], folder, index())
     venv.create(folder / "env", with_pip=False)
-    into = ["install", "--quiet", "--python", programs / "python"]
+    into: list[str | Path] = ["install", "--quiet", "--python", programs / "python"]
     said([*uv, *into, "-r", listed], folder, index())
     said([*uv, *into, "--no-deps", made], folder, index())
     (project / "var" / "jars").mkdir(parents=True)
