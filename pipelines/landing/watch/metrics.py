@@ -169,7 +169,7 @@ def tell_proof(logstore: Logstore, proof: Proof, *, clock: Clock = SYSTEM_CLOCK)
             logstore.name, lambda samples: samples.update({**levels_of(logstore, found), at: clock.now()})
         )
     except textfile.UNWRITABLE as error:
-        return f"the verdict is not kept for `sls-lake metrics`: {error}"
+        return f"the verdict is not kept for the metrics: {error}"
     return ""
 
 
@@ -255,7 +255,7 @@ def alert_rules() -> dict[str, Any]:
         "labels": {"severity": "critical"},
         "annotations": {
             "summary": "Nobody has looked at {{ $labels.logstore }} for {{ $value | humanizeDuration }}",
-            "description": "`sls-lake metrics` runs and does not come to an end of its look: read its log.",
+            "description": "The exporter runs and does not come to an end of its look: read its log.",
         },
     }
     return {"groups": [{"name": "sls-lake", "rules": [*rules, stale]}]}
