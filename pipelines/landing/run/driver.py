@@ -5,7 +5,7 @@
         verdict = run.reconcile()    # the landing under the tag: files exist, counts agree
         saved = run.checkpoint()     # only now does the service hear of it
 
-RunCounts the block lets go of the claim, whatever happened. A live run holds shards in the consumer
+Leaving the block lets go of the claim, whatever happened. A live run holds shards in the consumer
 group and moves frontiers; a fill run names receive hours, holds nothing and moves no checkpoint.
 """
 
