@@ -30,7 +30,8 @@ from pipelines.landing.table.lake import Lake
 from sls_io.decoding.decode import Decoder
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.settings import Service
-from sls_io.wire.client import Page, SlsClient
+from sls_io.wire.client import SlsClient
+from sls_io.wire.page import Page
 
 SHARDS = 4
 SAMPLE_S = 0.5

@@ -14,8 +14,8 @@ from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 from pipelines.landing.table.contract import Contract
 from sls_io.decoding.decode import Decoder
 from sls_io.values.window import Cursor
-from sls_io.wire.client import Page
 from sls_io.wire.loggroup import compress
+from sls_io.wire.page import Page
 
 FIELDS = (
     "client_ip", "method", "path", "status", "latency_ms",

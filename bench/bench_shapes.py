@@ -18,8 +18,8 @@ from sls_io.planning.values import PlannedWindow
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.settings import Budget, Service
 from sls_io.values.window import Cursor, Window
-from sls_io.wire.client import Page
 from sls_io.wire.loggroup import compress, frame, groups
+from sls_io.wire.page import Page
 
 COLUMNS = {"n": "long", "s": "string", "status": "int", "mail": "hash", "at": "timestamp(iso)"}
 HOUR = 489_000

@@ -59,7 +59,8 @@ if TYPE_CHECKING:
     from sls_io.reader.held import Held
     from sls_io.reader.logstore import Reader, ShardStatus, open_logstore
     from sls_io.reader.rows import Extent, Rows
-    from sls_io.wire.client import GroupCheckpoint, GroupInfo, Origin, Page, SlsClient
+    from sls_io.wire.client import GroupCheckpoint, GroupInfo, Origin, SlsClient
+    from sls_io.wire.page import Page
     from sls_io.wire.transport import Transport
 
 __all__ = [
@@ -146,7 +147,7 @@ _LATER = {
     "Processor": "sls_io.reader.consumer",
     "Broadcast": "sls_io.reader.broadcast",
     "SlsClient": "sls_io.wire.client",
-    "Page": "sls_io.wire.client",
+    "Page": "sls_io.wire.page",
     "Origin": "sls_io.wire.client",
     "GroupInfo": "sls_io.wire.client",
     "GroupCheckpoint": "sls_io.wire.client",

@@ -53,7 +53,8 @@ from sls_io.checkpoints.store import CheckpointStore, Kept, Written
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.cures import Call
 from sls_io.values.errors import CheckpointOutside, ConfigError, ServiceError, TransportError
-from sls_io.wire.client import GroupInfo, Heads, SlsClient
+from sls_io.wire.client import GroupInfo, SlsClient
+from sls_io.wire.heads import Heads
 
 _OPEN = {CheckpointOutcome.NOT_HELD, CheckpointOutcome.PUT_OFF}
 """Of these a frontier was not published."""

@@ -20,7 +20,8 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import TimeLeft, Vitals, findings
 from pipelines.landing.watch.vitals import vitals
-from sls_io.wire.client import Heads, SlsClient
+from sls_io.wire.client import SlsClient
+from sls_io.wire.heads import Heads
 
 HOURS_SHOWN = 24
 

@@ -20,7 +20,8 @@ from sls_io.values.cures import Call
 from sls_io.values.errors import ClaimLost, ConfigError
 from sls_io.values.settings import Group
 from sls_io.values.shard import ShardState
-from sls_io.wire.client import GroupInfo, Heads, SlsClient
+from sls_io.wire.client import GroupInfo, SlsClient
+from sls_io.wire.heads import Heads
 
 timeout_option = click.option(
     "--timeout",

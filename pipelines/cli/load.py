@@ -135,7 +135,7 @@ def missing(client: SlsClient, *, shards: int, create_first: bool) -> list[str]:
     project, logstore = _named(client.service, shards)
     lacks = {"projectnotexist": [project, logstore], "logstorenotexist": [logstore]}
     try:
-        client.origin()
+        client.shards()
     except ServiceError as error:
         if not create_first or error.code.lower() not in lacks:
             raise

@@ -26,7 +26,8 @@ from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError
 from sls_io.values.shard import Head, ShardState
 from sls_io.values.window import Cursor
-from sls_io.wire.client import GroupInfo, Heads, SlsClient
+from sls_io.wire.client import GroupInfo, SlsClient
+from sls_io.wire.heads import Heads
 
 TABLE = ("ledger", "table")
 """Two words for one place: where the table has got."""

@@ -13,7 +13,8 @@ from sls_io.checkpoints.policy import Place, place_of
 from sls_io.values.errors import CursorExpired, ShardGone
 from sls_io.values.shard import Shard, ShardState, ancestors
 from sls_io.values.window import Cursor
-from sls_io.wire.client import Heads, SlsClient
+from sls_io.wire.client import SlsClient
+from sls_io.wire.heads import Heads
 
 _AT_ONCE = 8
 

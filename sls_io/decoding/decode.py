@@ -45,7 +45,7 @@ from sls_io.values.window import HOUR_S
 from sls_io.wire import loggroup
 
 if TYPE_CHECKING:
-    from sls_io.wire.client import Page
+    from sls_io.wire.page import Page
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 HEAD_FIELDS: tuple[pa.Field, ...] = (

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from sls_io.decoding.decode import Decoder, Reading
 from sls_io.values.errors import DecodeError
-from sls_io.wire.client import Page
 from sls_io.wire.fetch import Fetch
+from sls_io.wire.page import Page
 
 
 def readings(fetch: Fetch, decoder: Decoder) -> Iterator[tuple[Page, Reading]]:

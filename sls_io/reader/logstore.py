@@ -41,8 +41,9 @@ from sls_io.values.moments import Moment, unix_s
 from sls_io.values.settings import PAGE_GROUPS_MAX, SHARD_MB_PER_S, Group, Service
 from sls_io.values.shard import Shard
 from sls_io.values.window import Cursor
-from sls_io.wire.client import GroupCheckpoint, Page, SlsClient
+from sls_io.wire.client import GroupCheckpoint, SlsClient
 from sls_io.wire.pace import Pace
+from sls_io.wire.page import Page
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,9 +18,10 @@ from sls_io.values.clock import Clock
 from sls_io.values.errors import CursorExpired, DecodeError, ServiceError
 from sls_io.values.settings import PAGE_GROUPS_MAX
 from sls_io.values.window import Cursor, Window
-from sls_io.wire.client import Page, SlsClient
+from sls_io.wire.client import SlsClient
 from sls_io.wire.fetch import Fetch
 from sls_io.wire.pace import Pace
+from sls_io.wire.page import Page
 
 _UNLIMITED = 2**62
 

@@ -17,7 +17,9 @@ from sls_io.values.settings import PAGE_GROUPS_MAX, Group, Service
 from sls_io.values.shard import Head, Shard
 from sls_io.values.window import Cursor, cursor_from_wire, cursor_to_wire
 from sls_io.wire import loggroup
-from sls_io.wire.transport import NOT_JSON, Transport, parse_json, whole_number
+from sls_io.wire.json_body import NOT_JSON, parse_json, whole_number
+from sls_io.wire.page import Page, contradiction
+from sls_io.wire.transport import Transport
 
 """The compression that pages are asked for in: every client of the service reads it, and it is the
 fastest."""
@@ -29,27 +31,6 @@ _FOREVER_DAYS = 3650
 _CURSOR_MAX = 2**63 - 2
 """The largest whole number of 63 bits is taken: it stands for the end that nobody knows."""
 _LAST_S = 2**32 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """One PullLogs answer of `shard` from `cursor`; progress is `next`, never `count`.
-
-    `count` is in LogGroups, `raw_bytes` the size of the plain body. `body` is compressed as
-    received, by `compression` ("lz4", "zstd", "deflate" or ""). `last` is the cursor of the last
-    group where the service says so (`x-log-read-last-cursor`). `confirmed`: it was pulled again and came
-    with the same bytes, so what cannot be read in it is what was sent.
-    """
-
-    shard: int
-    cursor: Cursor
-    next: Cursor
-    count: int
-    raw_bytes: int
-    compression: str
-    body: bytes
-    last: Cursor | None
-    confirmed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,63 +430,6 @@ class SlsClient:
         if not isinstance(answer, dict):
             raise _unexpected(f"{method} {path}")
         return answer
-
-
-class Heads:
-    """Heads and receive times of one look at the shards, each asked for once.
-
-    For verbs that show the same shards from several sides: twice the calls take twice the time, and two
-    sides that were asked apart may contradict each other. Safe to use from many threads. What was refused
-    is asked for again. Nothing may be given up by what is remembered here: that needs an answer of now.
-    """
-
-    def __init__(self, client: SlsClient) -> None:
-        self._client = client
-        self._heads: dict[Shard, Head] = {}
-        self._times: dict[tuple[int, Cursor], int] = {}
-
-    def head(self, shard: Shard) -> Head:
-        """As `SlsClient.head`. A shard whose status has changed is asked again: its end moved until then."""
-        if (found := self._heads.get(shard)) is None:
-            found = self._heads[shard] = self._client.head(shard)
-        return found
-
-    def cursor_time_s(self, shard: int, cursor: Cursor) -> int:
-        """As `SlsClient.cursor_time_s`: the group at a cursor keeps its receive time."""
-        if (found := self._times.get((shard, cursor))) is None:
-            found = self._times[shard, cursor] = self._client.cursor_time_s(shard, cursor)
-        return found
-
-
-def contradiction(page: Page) -> str:
-    """How the headers of a page contradict one another or its body; "" when they do not.
-
-    Cursors of groups ascend, so a page of `count` groups takes at least so many, from the cursor that was
-    asked for up to the next one, and its last group is one of these. Story: a page says count 0 and size
-    0 and has no body, and its next cursor is the window's end. Taken as "nothing there" the window would
-    be landed without a log; that the last group read lies inside of it shows that there were some.
-    """
-    empty = (page.count == 0, page.raw_bytes == 0, not page.body)
-    if page.count < 0 or page.raw_bytes < 0:
-        return "the headers count less than nothing"
-    if any(empty) and not all(empty):
-        return "count, size and body disagree on whether there is anything"
-    if page.next - page.cursor < page.count and page.next >= page.cursor:
-        return "the next cursor is too near for so many groups"
-    if page.last is not None:
-        return _last_group(page, page.last)
-    return ""
-
-
-def _last_group(page: Page, last: Cursor) -> str:
-    inside = page.cursor <= last < page.next
-    if page.count == 0:
-        return "the page is empty, and the last group read lies in it" if inside else ""
-    if not inside or last - page.cursor < page.count - 1:
-        return "the last group read does not lie in the page"
-    if page.count == page.next - page.cursor and last != page.next - 1:
-        return "the last group read is not the one before the next cursor"
-    return ""
 
 
 def _possible(cursor: Cursor) -> Cursor:

@@ -46,8 +46,8 @@ from sls_io.values.errors import (
 from sls_io.values.settings import PAGE_GROUPS_MAX, SHARD_MB_PER_S
 from sls_io.values.window import Cursor, Window
 from sls_io.wire import loggroup
-from sls_io.wire.client import Page
 from sls_io.wire.pace import Pace
+from sls_io.wire.page import Page
 
 PAGE_TRIES_MAX = 3
 THROTTLED_TRIES_MAX = 60

@@ -18,7 +18,8 @@ from sls_io.values.errors import ServiceError, TransportError, printable
 from sls_io.values.settings import Service
 from sls_io.wire.credentials import resolve
 from sls_io.wire.http import Lost, Wire
-from sls_io.wire.transport import CONNECT_S, parse_json
+from sls_io.wire.json_body import parse_json
+from sls_io.wire.transport import CONNECT_S
 
 _VERSION = "2015-04-01"
 

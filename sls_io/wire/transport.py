@@ -2,35 +2,28 @@
 
 Only `_send` and what lies below it is replaced: every management call of the SDK works, with
 
-- pooled connections (`wire.py`); no proxies but one that the settings name; TLS always verified;
+- pooled connections (`http.py`); no proxies but one that the settings name; TLS always verified;
 - one deadline for the whole call, tries and waits included, however slowly an answer trickles;
-- retries by the tables `RULE_BY_CODE` and `RULE_BY_STATUS`, counted in `Transport.retries`;
+- retries by the tables of `retries.py`, counted in `Transport.retries`;
 - redirects never followed: a signed request goes where it was addressed, or nowhere;
 - errors from our tree. Their text never holds a key, nor anything of a call that carries logs.
 
-Signing is the SDK's (v1, or v4 when `service.region` is set) with one method replaced in each:
-the date. The SDK's v1 calls `locale.setlocale`, which is process-wide and unsafe beside threads;
-ours is formatted without a locale, from the clock that was handed in.
+Signing is the SDK's (`signature.py`): v1, or v4 when `service.region` is set.
 """
 
 import contextlib
-import json
-import math
-import random
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
-from email.utils import formatdate, parsedate_to_datetime
-from time import gmtime, strftime
+from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn
 from urllib.parse import quote, urlencode, urlsplit
 
 from aliyun.log import LogClient
 from aliyun.log import credentials as vendor_credentials
-from aliyun.log.auth import AuthV1, AuthV4
 from aliyun.log.logexception import LogException
 from aliyun.log.version import API_VERSION, USER_AGENT
 
@@ -52,49 +45,17 @@ from sls_io.values.settings import Service, is_loopback
 from sls_io.wire.credentials import ENV_ID, ENV_SECRET, ENV_TOKEN, resolve
 from sls_io.wire.denial import BAD_SIGNATURE, denial_in, keys_refused, said_of_keys, token_ended
 from sls_io.wire.http import Answer, Lost, Wire
+from sls_io.wire.json_body import NOT_JSON, parse_json
 from sls_io.wire.keys import Keys
+from sls_io.wire.retries import AT_ONCE, SOON, RetryRule, rule_for
+from sls_io.wire.signature import SignatureV1, SignatureV4
 
 _HOST_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-_WHOLE = re.compile(r"[0-9]{1,19}")
 DATE_MIN, DATE_MAX = 946_684_800, 7_258_118_400
 """2000 to 2199: a service's Date outside of it is broken, and nothing may be planned by it."""
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.]{0,63}")
 
 
-@dataclass(frozen=True, slots=True)
-class RetryRule:
-    """How to try again: the first wait, doubled each time up to the longest; both in seconds."""
-
-    wait_s: float
-    wait_max_s: float
-    throttled: bool = False
-
-    def wait(self, failures: int) -> float:
-        """Seconds before the next try after `failures` failures; spread so that tasks do not march."""
-        longest: float = min(self.wait_s * 2.0 ** (failures - 1), self.wait_max_s)
-        return longest * random.uniform(0.5, 1.0)
-
-
-SOON = RetryRule(0.1, 2.0)
-LATER = RetryRule(0.5, 5.0, throttled=True)
-AT_ONCE = RetryRule(0.0, 0.0)
-
-RULE_BY_CODE: Mapping[str, RetryRule] = {
-    "InternalServerError": SOON,
-    "RequestTimeout": SOON,
-    "ServerBusy": LATER,
-    "ReadQuotaExceed": LATER,
-    "WriteQuotaExceed": LATER,
-    "ShardReadQuotaExceed": LATER,
-    "ShardWriteQuotaExceed": LATER,
-    "MetaOperationQpsLimitExceeded": LATER,
-}
-"""Error codes worth another try of the same request; codes that are not here go by status."""
-
-RULE_BY_STATUS: Mapping[int, RetryRule] = {429: LATER, 500: SOON, 502: SOON, 503: LATER, 504: SOON}
-"""Statuses worth another try. Everything else is an answer, and asking again would not change it."""
-
-_COUNT_LIMITS = frozenset({"ProjectQuotaExceed", "ConsumerGroupQuotaExceed", "LogStoreQuotaExceed"})
 _SKEWED = frozenset({"RequestTimeTooSkewed", "RequestTimeExpired"})
 
 FAKE_PAIR = "emulator-key and emulator-secret"
@@ -104,56 +65,6 @@ KEYS_AHEAD_S = 120.0
 """Keys that end within this are asked for again before they do."""
 _KEYS_PAUSE_S = 5.0
 """A provider that has nothing newer yet is not asked at every call."""
-
-NOT_JSON = object()
-"""What `parse_json` returns for a body that is none."""
-
-
-def rule_for(status: int, code: str) -> RetryRule | None:
-    """The tables' answer for an error: a rule, or None for "never".
-
-    `...QuotaExceed` with 403 is throttling (documented per shard and per project), except for the
-    codes that say a *number of things* is used up: waiting does not help those.
-    """
-    if code in RULE_BY_CODE:
-        return RULE_BY_CODE[code]
-    if status == 403 and code.endswith("QuotaExceed") and code not in _COUNT_LIMITS:
-        return LATER
-    return RULE_BY_STATUS.get(status)
-
-
-class _V1(AuthV1):  # type: ignore[misc]  # the SDK's signing code has no types
-    """The SDK's v1 signature with a date that needs no locale and comes from our clock."""
-
-    def __init__(self, provider: object, now: Callable[[], float]) -> None:
-        super().__init__(provider)
-        self._now = now
-
-    def _getGMT(self) -> str:
-        return formatdate(self._now(), usegmt=True)
-
-
-class _V4(AuthV4):  # type: ignore[misc]  # the SDK's signing code has no types
-    """The SDK's v4 signature with a date from our clock."""
-
-    def __init__(self, provider: object, region: str, now: Callable[[], float]) -> None:
-        super().__init__(provider, region)
-        self._now = now
-
-    def sign_request(
-        self,
-        method: str,
-        resource: str,
-        params: dict[str, Any],
-        headers: dict[str, str],
-        body: bytes | None,
-        compute_content_hash: bool = True,
-    ) -> None:
-        """Sign with the moment of our clock instead of the process's."""
-        at = strftime("%Y%m%dT%H%M%SZ", gmtime(self._now()))
-        headers["Authorization"] = self._do_sign_request(
-            method, resource, params, headers, body, at, compute_content_hash=compute_content_hash
-        )
 
 
 class _Vendor(LogException):
@@ -273,7 +184,8 @@ class Transport(LogClient):
         provider: Any = self
         super().__init__(service.endpoint, source="", credentials_provider=provider, region=service.region)
         self._session.close()  # type: ignore[attr-defined]  # the SDK's own, never used here
-        self._auth = _V4(self, service.region, self._now) if service.region else _V1(self, self._now)
+        region, now = service.region, self._now
+        self._auth = SignatureV4(self, region, now) if region else SignatureV1(self, now)
         self.set_user_agent(f"sls-lake, {USER_AGENT}")
 
     def __reduce__(self) -> NoReturn:
@@ -553,35 +465,3 @@ def _read_error(answer: Answer) -> tuple[str, str]:
     if not isinstance(code, str) or not _CODE.fullmatch(code):
         return "BadResponse", "an error without a readable code"
     return code, text if isinstance(text, str) else ""
-
-
-def parse_json(body: bytes) -> Any:
-    """The JSON in `body`, None when it is empty, NOT_JSON when it is something else.
-
-    A value instead of an exception: json's own keeps the whole text, which may be logs. NaN and the
-    infinities are no JSON, nor is what is nested deeper than anything that a service says.
-    """
-    if not body:
-        return None
-    try:
-        return json.loads(body.decode("utf-8"), parse_constant=_refused, parse_float=_finite)
-    except (ValueError, RecursionError):
-        return NOT_JSON
-
-
-def whole_number(value: object) -> int:
-    """The number in an answer's field: a JSON integer or its text, 0 to 2^63. Raises ValueError."""
-    if isinstance(value, str) and _WHOLE.fullmatch(value):
-        value = int(value)
-    if type(value) is not int or not 0 <= value < 2**63:
-        raise ValueError("not a whole number")
-    return value
-
-
-def _refused(_: str) -> float:
-    raise ValueError("no JSON number")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    return value if math.isfinite(value) else _refused(text)

@@ -8,7 +8,7 @@ from pipelines.landing.inspection.runway import Runway, runway
 from pipelines.landing.watch.health import Level, TimeLeft, Vitals, findings
 from sls_io.checkpoints.lag import lags
 from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
-from sls_io.wire.client import Heads
+from sls_io.wire.heads import Heads
 from tests.faults.judge import pass_by
 from tests.worlds.one_logstore import PROJECT, World
 

@@ -201,7 +201,7 @@ def test_rows_with_errors_of_another_logstore_of_the_table_are_not_ones_own(
     with DagsterInstance.ephemeral() as instance:
         _, errors = told_by_landing(quick.logstore, instance, after_landing(quick.logstore, quick.lake))
     assert errors.severity is AssetCheckSeverity.WARN and "4.8% of 21 rows" in (errors.description or "")
-    assert f"__origin__ IN ('{own.origins[0]}')" in str(errors.metadata["see"].value)
+    assert f"__origin__ IN ('{own.origins[0]}')" in str(errors.metadata["by hand"].value)
     with quick.client as client:
         levels = {
             found.kind: found.level

@@ -12,7 +12,7 @@ from sls_io.decoding.nested import Tree, safe
 from sls_io.decoding.pairs import Declared
 from sls_io.values.window import Cursor
 from sls_io.wire import loggroup
-from sls_io.wire.client import Page
+from sls_io.wire.page import Page
 
 LOG = b"\x08\x05\x12\x06\x0a\x01k\x12\x01v"
 ONE = loggroup.frame(LOG)

@@ -19,7 +19,7 @@ from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError
 from sls_io.values.window import Cursor
 from sls_io.wire import loggroup
-from sls_io.wire.client import Page
+from sls_io.wire.page import Page
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from sls_io.decoding.pairs import Declared
 from sls_io.values.errors import ConfigError, DecodeError
 from sls_io.values.window import Cursor
 from sls_io.wire import loggroup
-from sls_io.wire.client import Page
+from sls_io.wire.page import Page
 from tests.worlds.pages import HOUR, group, page, page_of, rows
 
 

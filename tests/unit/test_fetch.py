@@ -21,9 +21,9 @@ from sls_io.values.errors import (
 )
 from sls_io.values.window import Cursor, Window
 from sls_io.wire import loggroup
-from sls_io.wire.client import Page
 from sls_io.wire.fetch import FAILED, PAGE_TRIES_MAX, THROTTLED, THROTTLED_TRIES_MAX, Fetch
 from sls_io.wire.pace import Pace
+from sls_io.wire.page import Page
 
 GROUP = b"\x1a\x05topic" + b"\x22" + b"\x0a" + b"s" * 10
 LARGE = b"\x22" + loggroup.varint(25_000) + b"s" * 25_000

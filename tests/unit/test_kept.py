@@ -17,7 +17,7 @@ from sls_io.decoding.causes import HeadShown, listed
 from sls_io.decoding.nested import digest
 from sls_io.values.window import Cursor
 from sls_io.wire import loggroup
-from sls_io.wire.client import Page
+from sls_io.wire.page import Page
 
 Pairs = list[tuple[bytes, bytes]]
 HOUR = 489_000

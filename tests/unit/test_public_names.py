@@ -7,7 +7,17 @@ from types import ModuleType
 import sls_io
 
 CLIENT = {"SlsClient", "Transport", "Page", "Origin", "GroupInfo", "GroupCheckpoint"}
-READING = {"open_logstore", "Reader", "ShardStatus", "Extent", "Rows", "Declared", "Held", "Broadcast"}
+READING = {
+    "open_logstore",
+    "Reader",
+    "ShardStatus",
+    "Extent",
+    "Rows",
+    "Declared",
+    "Held",
+    "Processor",
+    "Broadcast",
+}
 SETTINGS = {"Service", "Credentials", "Group", "Budget"}
 VALUES = {"Cursor", "cursor_from_wire", "cursor_to_wire", "Window", "IntervalSet", "Shard", "Head"}
 LEDGER = {"Claim", "Ledger", "ShardLedger", "Gap"}

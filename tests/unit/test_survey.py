@@ -8,14 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sls_io.planning.again import Begins
 from sls_io.planning.doubts import Second
-from sls_io.planning.survey import Begins, survey_hours, survey_live
+from sls_io.planning.survey import survey_hours, survey_live
 from sls_io.planning.values import Again, Survey
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.errors import CursorExpired, ServiceError, ShardGone, SlsError, Throttled
 from sls_io.values.shard import Head, Shard
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet
-from sls_io.wire.client import Page, SlsClient
+from sls_io.wire.client import SlsClient
+from sls_io.wire.page import Page
 from tests.simulation import service as simulated
 from tests.simulation.service import Service
 

@@ -25,7 +25,7 @@ from sls_io.values.errors import (
     TransportError,
     TransportTimeout,
 )
-from sls_io.wire.transport import rule_for
+from sls_io.wire.retries import rule_for
 from tests.unit.scripted_service import Reply, error, raw_server, script, talking, transport
 
 CANARY = "canary-4711-secret"

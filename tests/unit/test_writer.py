@@ -16,8 +16,8 @@ from sls_io.planning.values import PlannedWindow
 from sls_io.values.errors import CodeFailed, ConfigError, TransportError
 from sls_io.values.settings import Budget, Service
 from sls_io.values.window import Cursor, Window
-from sls_io.wire.client import Page
 from sls_io.wire.loggroup import frame, varint
+from sls_io.wire.page import Page
 
 HOUR = 489_000
 COLUMNS = {"n": "long", "s": "string"}

@@ -10,7 +10,7 @@ from sls_io.decoding.decode import Decoded, Decoder
 from sls_io.decoding.pairs import Declared
 from sls_io.values.window import Cursor
 from sls_io.wire import loggroup
-from sls_io.wire.client import Page
+from sls_io.wire.page import Page
 
 HOUR = 489_000
 

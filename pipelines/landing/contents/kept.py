@@ -28,7 +28,7 @@ from sls_io.decoding.nested import guarded, plain_log
 from sls_io.decoding.pairs import Declared
 from sls_io.values.window import Cursor
 from sls_io.wire import loggroup
-from sls_io.wire.client import Page
+from sls_io.wire.page import Page
 
 _KEPT = (
     "__origin__",

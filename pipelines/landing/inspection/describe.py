@@ -40,7 +40,8 @@ from sls_io.values.errors import CursorExpired, ServiceError, ShardGone
 from sls_io.values.settings import Budget
 from sls_io.values.shard import Head, Shard
 from sls_io.values.window import HOUR_S, Cursor
-from sls_io.wire.client import GroupCheckpoint, Heads, SlsClient
+from sls_io.wire.client import GroupCheckpoint, SlsClient
+from sls_io.wire.heads import Heads
 
 _STATES = {"readwrite": "open", "readonly": "read-only"}
 

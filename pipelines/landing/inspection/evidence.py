@@ -30,7 +30,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import said_readable
 from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Contract, check_landable
-from sls_io.planning.survey import Begins, begins_anew, readable_again
+from sls_io.planning.again import Begins, begins_anew, readable_again
 from sls_io.planning.values import Again
 from sls_io.values.claim import CURSOR_UNKNOWN, GAP_SKIPPED, Ledger, ShardLedger
 from sls_io.values.errors import ConfigError, ShardGone, SlsError

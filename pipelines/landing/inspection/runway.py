@@ -27,7 +27,8 @@ from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import CursorExpired, ShardGone
 from sls_io.values.shard import Head, Shard
 from sls_io.values.window import HOUR_S, Cursor
-from sls_io.wire.client import Heads, SlsClient
+from sls_io.wire.client import SlsClient
+from sls_io.wire.heads import Heads
 
 PACE_S = 24 * HOUR_S
 """The pace is measured over this long, or since the oldest landing that is known."""

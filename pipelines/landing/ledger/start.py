@@ -18,8 +18,9 @@ from pipelines.landing.ledger.values import Delta
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
+from sls_io.planning.again import Begins
 from sls_io.planning.plan import fallen_back, since_start, since_start_in
-from sls_io.planning.survey import Begins, from_hour
+from sls_io.planning.survey import from_hour
 from sls_io.planning.values import LedgerChange, Survey
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.clock import Clock

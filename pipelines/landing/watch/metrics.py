@@ -42,7 +42,8 @@ from pipelines.landing.watch.health import (
 from pipelines.landing.watch.vitals import known, vitals
 from pipelines.landing.watch.wear import Wear
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
-from sls_io.wire.client import Heads, SlsClient
+from sls_io.wire.client import SlsClient
+from sls_io.wire.heads import Heads
 
 CALL_S = 10.0
 """Seconds for one call of a look, its retries included."""

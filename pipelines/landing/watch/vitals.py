@@ -26,7 +26,8 @@ from pipelines.landing.watch.wear import wear
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.cures import Cure
 from sls_io.values.errors import LedgerBroken, SlsError
-from sls_io.wire.client import Heads, SlsClient
+from sls_io.wire.client import SlsClient
+from sls_io.wire.heads import Heads
 
 _T = TypeVar("_T")
 
