@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from bench.shapes import PAGE_BYTES, SHAPES
+from pipelines.landing.barring import Barring
 from pipelines.landing.run.task import WriteJob, Writer
 from pipelines.landing.table.contract import Contract
 from sls_io.planning.values import PlannedWindow
@@ -51,6 +52,7 @@ def land(path: Path, count: int, task_mb: int = 0, times: int = 1) -> dict[str, 
             io_properties={},
             table_properties={},
             deadline_s=0.0,
+            barring=Barring(),
         )
         begun_s = SYSTEM_CLOCK.monotonic()
         writer = Writer(job, 0)

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from chaos.engine import InProcess
+from pipelines.landing.barring import Barring
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
 from pipelines.landing.run.task import Writer
@@ -78,7 +79,7 @@ def of_rows(logstore: Logstore) -> tuple[dict[str, float], int]:
         )
         job = job_for(
             logstore, table, origin="bench", attempt="0" * 32, windows=windows, schema=table.schema(),
-            deadline_s=client.now_s() + _LONGEST_S,
+            deadline_s=client.now_s() + _LONGEST_S, barring=Barring(),
         )  # fmt: skip
         decoder = contract.decoder("bench", table.schema())
         decoder.declared = tuple(

@@ -240,6 +240,13 @@ def give_up(lake: Lake, logstore: Logstore, client: SlsClient, origin: str, rows
     click.option(
         "--before", "hour", type=HourParam(), metavar="HOUR", help="Whole receive hours before this one."
     ),
+    click.option(
+        "--from-now-on",
+        is_flag=True,
+        help="And rows with these values never land again: column = value, or column in (...). Kept as keyed "
+        "hashes.",
+    ),
+    click.option("--end", is_flag=True, help="End that: rows with these values may land again."),
     click.option("--reason", default="", help="Why; kept in the table. The filter's values are not."),
     click.option(
         "--origin",
@@ -251,7 +258,14 @@ def give_up(lake: Lake, logstore: Logstore, client: SlsClient, origin: str, rows
     _missing_option,
 )
 def forget(
-    lake: Lake, logstore: Logstore, client: SlsClient, where: str | None, hour: int | None, **said: Any
+    lake: Lake,
+    logstore: Logstore,
+    client: SlsClient,
+    where: str | None,
+    hour: int | None,
+    from_now_on: bool,
+    end: bool,
+    **said: Any,
 ) -> Decision[Any]:
     """Remove rows for good: by a filter, or whole receive hours before one.
 
@@ -259,11 +273,15 @@ def forget(
     HOUR, also for those without rows now. Older snapshots hold the rows until they are expired. A table with
     missing rows is refused: no rollback goes back past a removal, so nothing could bring them back.
     """
+    if from_now_on and end:
+        raise click.UsageError("say one of --from-now-on and --end")
     if where is not None and hour is None:
-        return plan_forget_where(lake, logstore, client, where, **said)
-    if where is None and hour is not None:
+        return plan_forget_where(lake, logstore, client, where, from_now_on=from_now_on, end=end, **said)
+    if where is None and hour is not None and not (from_now_on or end):
         return plan_forget_before(lake, logstore, client, hour, **said)
-    raise click.UsageError("say what to forget: --where FILTER or --before HOUR")
+    raise click.UsageError(
+        "say what to forget: --where FILTER or --before HOUR; --from-now-on and --end go with --where"
+    )
 
 
 class AtParam(click.ParamType[At]):

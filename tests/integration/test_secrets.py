@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 
+from pipelines.landing.barring import Barring
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.task import WriteJob, task_of
@@ -130,6 +131,7 @@ def test_the_closure_that_travels_to_executors_holds_no_key(guarded: World) -> N
         io_properties=public_properties(secret_properties),
         table_properties=dict(table.properties),
         deadline_s=0.0,
+        barring=Barring(),
     )
 
     assert_clean("closure", cloudpickle.dumps(task_of(job)))  # type: ignore[no-untyped-call]

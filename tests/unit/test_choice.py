@@ -1,7 +1,7 @@
 """Which files hold what a ledger knows: dead runs, rows written anew, rows removed for good, as values."""
 
-from pipelines.landing.contents.cells import Count, Key
 from pipelines.landing.contents.choice import Leaf, choose
+from pipelines.landing.ledger.values import Count, Key
 
 SHARD: Key = ("o", 0)
 OTHER: Key = ("o", 1)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from pipelines.landing.barring import Barring
 from pipelines.landing.run.tally import told
 from pipelines.landing.run.task import ROW_VERSION, FileRow, WriteJob, Writer
 from pipelines.landing.run.write import WrittenWindow, crowded, raised_in
@@ -54,6 +55,7 @@ def written(folder: Path, *pages: tuple[int, int], tally: str = "") -> list[File
         io_properties={},
         table_properties={},
         deadline_s=0.0,
+        barring=Barring(),
     )
     writer, decoder = Writer(job, 0, tally), contract.decoder("o-1", schema)
 

@@ -261,10 +261,11 @@ def _staged(table: Table, updates: tuple[TableUpdate, ...]) -> Table:
 
 
 def _summary(state: TableState, delta: Delta, ledger: Ledger, attempt: str) -> dict[str, str]:
+    forgotten = state.forgotten.landed(delta.origin, delta.windows)
     return {
         codec.ATTEMPT_KEY: attempt,
         codec.WINDOWS_KEY: codec.encode_windows(delta.origin, delta.windows),
-        **carried({**state.ledgers, ledger.origin: ledger}, state.adopted, state.forgotten),
+        **carried({**state.ledgers, ledger.origin: ledger}, state.adopted, forgotten),
     }
 
 

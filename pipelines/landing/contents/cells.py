@@ -29,6 +29,7 @@ from pyiceberg.schema import prune_columns
 from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.ledger.reading import Unreadable, batches_of
+from pipelines.landing.ledger.values import Count, Key
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import hour_place, origin_place
 from sls_io.decoding.decode import identity_sum
@@ -37,10 +38,6 @@ from sls_io.values.errors import InvariantBroken
 from sls_io.values.window import HOUR_S, IntervalSet, Window
 
 IDENTITY = ("__shard__", "__cursor__", "__index__", "__receive_hour__")
-Count = tuple[int, int]
-"""Rows and the identity sum over them, modulo 2**64."""
-Key = tuple[str, int]
-"""An origin and a shard."""
 Shown = tuple[str, frozenset[str]]
 """A data file and the row-level deletes that apply to it, by path: which rows it shows."""
 _HOUR_US = HOUR_S * 1_000_000

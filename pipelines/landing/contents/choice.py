@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pipelines.landing.contents.cells import Count, Key
+from pipelines.landing.ledger.values import Count, Key
 from sls_io.values.claim import SUM_MODULUS
 
 _Vector = tuple[int, ...]

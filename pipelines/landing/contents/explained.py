@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import FileScanTask, Table
 
-from pipelines.landing.contents.cells import Cells, Count, Key, Shown, Tally, count, edges, partition_origin
+from pipelines.landing.contents.cells import Cells, Shown, Tally, count, edges, partition_origin
 from pipelines.landing.ledger.reading import bounds, tasks_of
-from pipelines.landing.ledger.values import Adopted
+from pipelines.landing.ledger.values import Adopted, Count, Key
 from sls_io.values.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.values.errors import ConfigError
 from sls_io.values.window import Cursor

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from pipelines.landing.contents.cells import Key, Tally
+from pipelines.landing.contents.cells import Tally
 from pipelines.landing.hours import moment_text
-from pipelines.landing.ledger.values import Forgotten
+from pipelines.landing.ledger.values import Forgotten, Key
 from pipelines.landing.ledger.ways import PastLanding
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import calls

@@ -13,7 +13,6 @@ from pyiceberg.table import Table
 from pipelines.landing.contents.cells import (
     Cell,
     Cells,
-    Count,
     Shown,
     Tally,
     cells_of,
@@ -24,6 +23,7 @@ from pipelines.landing.contents.cells import (
 from pipelines.landing.contents.explained import compare, unlike
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import Misread, tasks_of
+from pipelines.landing.ledger.values import Count
 from pipelines.landing.ledger.ways import PastLanding, newest_forgotten, newest_way, pasts
 from pipelines.landing.table import calls
 from sls_io.values.cures import Do

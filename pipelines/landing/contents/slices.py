@@ -30,7 +30,7 @@ from pipelines.landing.contents.cells import (
 from pipelines.landing.contents.holdings import Asks, Holdings, Listed, ServiceEdges
 from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.ledger.place import Place
-from pipelines.landing.ledger.values import Adopted
+from pipelines.landing.ledger.values import Adopted, Forgotten, Gone
 from pipelines.landing.table import calls
 from pipelines.landing.table.contract import rows_of
 from sls_io.values.claim import SUM_MODULUS, Ledger, ShardLedger
@@ -279,6 +279,31 @@ def without_adopted(adopted: Adopted, leaving: Slice) -> Adopted:
     for key, (rows, total) in totals(leaving.others).items():
         shards[key] = shards[key][0] - rows, (shards[key][1] - total) % SUM_MODULUS
     return replace(adopted, shards={key: value for key, value in shards.items() if value[0]})
+
+
+def lowered(ledger: Ledger, leaving: Cells) -> Ledger:
+    """Rows and sums less those that leave; the intervals stay landed, so nothing brings them back."""
+    changed = {}
+    for (_, shard), (rows, total) in totals(leaving).items():
+        entry = ledger.shards[shard]
+        changed[shard] = replace(entry, rows=entry.rows - rows, sum=(entry.sum - total) % SUM_MODULUS)
+    return ledger.with_shards(changed)
+
+
+def removed(forgotten: Forgotten, leaving: Cells) -> Forgotten:
+    """With rows that leave for good, whatever lands later."""
+    for cell in leaving:
+        gone = Gone(cell.rows, cell.sum, hour_runs([cell.hour]))
+        forgotten = forgotten.plus(cell.origin, cell.shard, gone)
+    return forgotten
+
+
+def barred(forgotten: Forgotten, leaving: Slice) -> Forgotten:
+    """With rows that leave since their values may not land: their hours can be landed again, without them.
+    Rows that no landing brought leave for good."""
+    for cell in leaving.landed:
+        forgotten = forgotten.plus_barred(cell.origin, cell.shard, cell.hour, (cell.rows, cell.sum))
+    return removed(forgotten, leaving.others).bounded()
 
 
 def hour_runs(hours: Iterable[int]) -> IntervalSet:

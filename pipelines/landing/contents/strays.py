@@ -25,9 +25,7 @@ from pyiceberg.typedef import Record
 from pipelines.landing.contents.cells import (
     IDENTITY,
     Cell,
-    Count,
     Identities,
-    Key,
     apart,
     cells_in,
     edges,
@@ -44,6 +42,7 @@ from pipelines.landing.ledger.reading import (
     reading,
 )
 from pipelines.landing.ledger.state import TableState, ancestry
+from pipelines.landing.ledger.values import Count, Key
 from pipelines.landing.table.bounded_scan import rows_of_file
 from pipelines.landing.table.contract import hour_place, origin_place, partition_of
 from pipelines.landing.table.data_files import data_file, metrics_in

@@ -163,6 +163,15 @@ class Where:
         return pc.fill_null(self._mask(self.tree, batch), False)
 
     @property
+    def values(self) -> tuple[NestedField, pa.Array] | None:
+        """The column and its values where the filter is `column = value` or `column in (...)`; None for any
+        other one."""
+        if not isinstance(self.tree, _Test) or self.tree.op not in ("=", "in"):
+            return None
+        bound = self.bound[id(self.tree)]
+        return bound.field, pa.array(list(bound.values), schema_to_pyarrow(bound.field.field_type))
+
+    @property
     def pruning(self) -> BooleanExpression:
         """What every row that is taken fulfils and files can be left out by: receive hours alone, which
         are the table's partitions. Statistics of other columns are other writers' word."""

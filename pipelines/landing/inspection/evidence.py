@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import FileScanTask, Table
 
-from pipelines.landing.contents.cells import Count, Counted, count, edges, partition_origin, totals
+from pipelines.landing.contents.cells import Counted, count, edges, partition_origin, totals
 from pipelines.landing.hours import hours_text
 from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.inspection.second_pull import SecondPull, pull_again
@@ -26,6 +26,7 @@ from pipelines.landing.ledger.state import (
     others_text,
     windows_in,
 )
+from pipelines.landing.ledger.values import Count
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import said_readable
 from pipelines.landing.table import calls

@@ -6,17 +6,17 @@ ever. So their rows are held against their ledgers, too. Rows of origins without
 number, or of other hands) are counted and named, no more.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from pipelines.landing.contents.cells import Count, Tally
+from pipelines.landing.contents.cells import Tally
 from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.inspection.evidence import Evidence, ServiceShard, accounted
 from pipelines.landing.inspection.proof import Proof, ShardProof
 from pipelines.landing.inspection.second_pull import SecondPull
 from pipelines.landing.ledger.state import TableState
-from pipelines.landing.ledger.values import Gone
+from pipelines.landing.ledger.values import Count, Gone
 from sls_io.values.claim import CURSOR_UNKNOWN, SUM_MODULUS, ShardLedger
 from sls_io.values.errors import printable
 from sls_io.values.window import Cursor, IntervalSet, Window
@@ -50,7 +50,8 @@ def _prove_shard(e: Evidence, shard: int, there: Tally) -> ShardProof:
     key, entry = (e.origin.id, shard), e.ledger.shards.get(shard)
     before, missing = e.state.adopted.of(*key), e.state.adopted.missing.get(key, 0)
     gone = e.state.forgotten.of(*key)
-    notes = tuple(_decided(before[0], missing, gone))
+    barred = e.state.forgotten.barred_of(*key)
+    notes = tuple(_decided(before[0], missing, gone, sum(rows for rows, _ in barred.values())))
     if entry is None:
         problems = [f"{there.rows} rows of a shard that the ledger does not know"]
         if before[0] or not there.rows:
@@ -77,23 +78,25 @@ def _prove_shard(e: Evidence, shard: int, there: Tally) -> ShardProof:
             f"[{begin}, {end}) of {answer.withdrawn.get((begin, end), 'an hour the service no longer has')}"
             for begin, end in entry.withdrawn
         ),
-        rows_forgotten=gone.rows,
+        rows_forgotten=gone.rows + sum(rows for rows, _ in barred.values()),
         others=bool(sums) and there.rows == known,
         strange=bool(once) or there.rows > known,
         owed=answer.owed,
         rows_missing=missing,
     )
-    return _with_windows(e, proof, gone)
+    return _with_windows(e, proof, gone, barred)
 
 
-def _decided(adopted: int, missing: int, gone: Gone) -> Iterator[str]:
-    """What people decided about a shard: rows adopted, given up, removed."""
+def _decided(adopted: int, missing: int, gone: Gone, barred: int) -> Iterator[str]:
+    """What people decided about a shard: rows adopted, given up, removed, kept out."""
     if adopted:
         yield f"{adopted} rows were adopted: there before the ledger begins, by a decision"
     if missing:
         yield f"at least {missing} rows that are missing were given up, by decision"
     if gone.rows or gone.before:
         yield f"{gone.rows} rows of {_hours_gone(gone)} were removed by decision"
+    if barred:
+        yield f"{barred} rows are kept out by a decision that goes on: their values may not land"
 
 
 def _hours_gone(gone: Gone) -> str:
@@ -121,29 +124,41 @@ _Wrong = tuple[Window, int, str]
 """A window that does not hold what it should; whether it holds less (-1) or more (1); and what it holds."""
 
 
-def _with_windows(e: Evidence, proof: ShardProof, gone: Gone) -> ShardProof:
+_Barred = Mapping[int, Count]
+"""Of a shard how many rows of each receive hour are kept out, and their identity sum."""
+
+
+def _with_windows(e: Evidence, proof: ShardProof, gone: Gone, barred: _Barred) -> ShardProof:
     """The proof with the shard's windows, each held against its landing and the service. Those of hours with
-    rows removed by decision are left out: nobody knows which windows those rows were in."""
+    rows removed by decision are left out: nobody knows which windows those rows were in. Of hours with rows
+    that are kept out it is known by hour."""
     mine = sorted(window for window in e.windows if window.shard == proof.shard)
     asked = [w for w in mine if not gone.hours.overlaps(w.hour, w.hour + 1)]
     emptied = [w for w in mine if w.hour < gone.before and w in e.landed]
     rest = [w for w in mine if w.hour >= gone.before and gone.hours.overlaps(w.hour, w.hour + 1)]
     told = e.pulled or SecondPull()
     landed, pulled = ([w for w in asked if w in had] for had in (e.landed, told.windows))
-    wrong = [*_emptied(e, emptied), *_unlike_landings(e, landed), *_unlike_service(e, told, pulled)]
+    alone = [w for w in pulled if w.hour not in barred]
+    hourly, unsure = _unlike_hours(e, told, [w for w in pulled if w.hour in barred], barred)
+    wrong = [
+        *_emptied(e, emptied),
+        *_unlike_landings(e, landed, barred),
+        *_unlike_service(e, told, alone),
+        *hourly,
+    ]
     return replace(
         proof,
         windows=len(emptied) + len(landed),
         windows_left=sum(w in e.landed for w in rest),
-        windows_pulled=len(pulled),
-        rows_pulled=None if e.pulled is None else sum(told.windows[w][0] for w in pulled),
+        windows_pulled=len(pulled) - len(unsure),
+        rows_pulled=None if e.pulled is None else sum(told.windows[w][0] for w in pulled if w not in unsure),
         hours_short=_hours(wrong, -1),
         hours_over=_hours(wrong, 1),
         problems=(
             *proof.problems,
             *_first([f"{_place(window)}: {text}" for window, _, text in wrong], _MORE),
         ),
-        notes=(*proof.notes, *_missed(told, proof.shard), *_left(e, rest)),
+        notes=(*proof.notes, *_missed(told, proof.shard), *_left(e, rest), *_unsure(unsure)),
     )
 
 
@@ -179,12 +194,59 @@ def _emptied(e: Evidence, windows: Iterable[Window]) -> Iterator[_Wrong]:
             yield window, 0, f"the table holds {rows} rows of an hour that is forgotten"
 
 
-def _unlike_landings(e: Evidence, windows: Iterable[Window]) -> Iterator[_Wrong]:
+def _unlike_landings(e: Evidence, windows: Iterable[Window], barred: _Barred) -> Iterator[_Wrong]:
+    """A window may lack rows that were kept out of its hour by a decision from after its landing."""
     for window in windows:
         rows, brought = e.windows[window][0], e.landed[window]
-        if rows != brought:
+        out = barred.get(window.hour, (0, 0))[0]
+        if not brought - out <= rows <= brought:
             sign = 1 if rows > brought else -1
-            yield window, sign, f"the table holds {rows} rows, its landing brought {brought}"
+            beside = f", and at most {out} of them are kept out" if out else ""
+            yield window, sign, f"the table holds {rows} rows, its landing brought {brought}{beside}"
+
+
+def _unlike_hours(
+    e: Evidence, told: SecondPull, windows: Iterable[Window], barred: _Barred
+) -> tuple[list[_Wrong], list[Window]]:
+    """Windows of hours with rows that are kept out: the hour's rows and those together are the service's.
+    And those of which nobody can say, since the service has only a part of their hour by now.
+
+    Worked example: of an hour the table holds 7 rows with the sum 70, and 3 with the sum 9 are kept out. The
+    service has 10 with 79: proven. It has 8 of a part of the hour: at most one of the three is in that part,
+    and which one nobody knows.
+    """
+    wrong, unsure = list[_Wrong](), list[Window]()
+    hours = dict[int, list[Window]]()
+    for window in windows:
+        hours.setdefault(window.hour, []).append(window)
+    for hour, those in hours.items():
+        (rows, total), (had, sums) = (_summed(each[w] for w in those) for each in (e.windows, told.windows))
+        out, out_sum = barred[hour]
+        if (rows + out, (total + out_sum) % SUM_MODULUS) == (had, sums):
+            continue
+        whole = not (told.cut & set(those)) and not any(w.hour == hour for w in told.missed)
+        if not whole and rows <= had <= rows + out:
+            unsure += those
+            continue
+        beside = f"the table holds {rows} rows and {out} are kept out, the service has {had}"
+        wrong.append((those[0], 1 if rows + out > had else -1, beside))
+    return wrong, unsure
+
+
+def _summed(counts: Iterable[Count]) -> Count:
+    rows, total = 0, 0
+    for each in counts:
+        rows, total = rows + each[0], (total + each[1]) % SUM_MODULUS
+    return rows, total
+
+
+def _unsure(windows: list[Window]) -> Iterator[str]:
+    if windows:
+        hours = ", ".join(map(hour_text, sorted({w.hour for w in windows})[:_NAMED_MAX]))
+        yield (
+            f"{len(windows)} windows of {hours} were not compared with the service, which has only a part of "
+            "them by now: rows of them are kept out, and nobody knows of which part"
+        )
 
 
 def _unlike_service(e: Evidence, told: SecondPull, windows: Iterable[Window]) -> Iterator[_Wrong]:

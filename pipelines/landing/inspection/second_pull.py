@@ -7,7 +7,7 @@ numbers independently. Nothing is held, moved or written.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pipelines.landing.contents.cells import Count
+from pipelines.landing.ledger.values import Count
 from sls_io.decoding.decode import Decoder
 from sls_io.decoding.readings import readings
 from sls_io.planning.survey import survey_hours, survey_live
@@ -30,10 +30,12 @@ class SecondPull:
 
     windows  rows and identity sum of each
     missed   windows that could not be pulled to their end, and why
+    cut      windows that begin where the service does: of their hour there may have been more
     """
 
     windows: dict[Window, Count] = field(default_factory=dict)
     missed: dict[Window, str] = field(default_factory=dict)
+    cut: set[Window] = field(default_factory=set)
 
     @property
     def rows(self) -> int:
@@ -49,7 +51,8 @@ def pull_again(
     One page in memory. Raises TransportError or ServiceError when the service stays away.
     """
     found, paces = SecondPull(), dict[int, Pace]()
-    for window in _kept(client, ledger, hours):
+    for window, cut in _kept(client, ledger, hours):
+        found.cut |= {window} if cut else set()
         rows, total = 0, 0
         pace = paces.setdefault(window.shard, Pace(SHARD_MB_PER_S, clock=clock))
         endless = float("inf")
@@ -73,7 +76,7 @@ def pull_again(
     return found
 
 
-def _kept(client: SlsClient, ledger: Ledger, hours: range | None) -> Iterator[Window]:
+def _kept(client: SlsClient, ledger: Ledger, hours: range | None) -> Iterator[tuple[Window, bool]]:
     shards = [s for s in client.shards() if s.id in ledger.shards]
     until_s = int(client.now_s()) + 1
     if hours is None:
@@ -85,4 +88,5 @@ def _kept(client: SlsClient, ledger: Ledger, hours: range | None) -> Iterator[Wi
         for span in survey.spans:
             begin = max(span.begin, survey.head.begin) if survey.head else span.begin
             for pair in ledger.shards[shard].landed.within(begin, span.end):
-                yield Window(shard, Cursor(pair[0]), Cursor(pair[1]), span.hour)
+                window = Window(shard, Cursor(pair[0]), Cursor(pair[1]), span.hour)
+                yield window, survey.head is not None and begin == survey.head.begin

@@ -8,7 +8,8 @@ One tag, `sls-lake`, sits on the snapshot of the newest landing. That snapshot's
                                 withdrawn, end, receive time reached, rows, identity sum
     sls-lake.adopted            rows that were there before a ledger began: counted, never proven; and
                                 how many rows were missing when they were adopted
-    sls-lake.forgotten          rows that left by a decision and must not come again
+    sls-lake.forgotten          rows that left by a decision and must not come again; values that may not
+                                land, and how many rows they kept out
     sls-lake.verb               what was done, where no landing made the snapshot: `rollback 123`
     sls-lake.rewritten          rows of files that this snapshot wrote anew, without landing any
 
@@ -26,7 +27,8 @@ table and says so, because it would lose the suspicion.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from pipelines.landing.ledger.values import Adopted, Deed, Forgotten, Gone, Landed, Operation
+from pipelines.landing.barring import Bar, Bars
+from pipelines.landing.ledger.values import Adopted, Count, Deed, Forgotten, Gone, Key, Landed, Operation
 from pipelines.landing.table import calls
 from sls_io.values.claim import GAP_EXPIRED, GAP_SHARD_GONE, GAP_SKIPPED, Gap, Ledger, ShardLedger
 from sls_io.values.cures import Do
@@ -51,6 +53,8 @@ an origin began. Without it nobody could tell a begin that the service told wron
 VERSION = "1"
 _SUSPECTS = "2"
 """Version of the text of a ledger in which a shard is suspected to be gone; 1 where none is."""
+_BARRING = "2"
+"""Version of the text of forgotten rows once values may not land; 1 before."""
 _ADOPTED_MISSING = "2"
 """Version of the text of adopted rows that also says how many were missing; 1 where none were."""
 
@@ -188,17 +192,39 @@ def decode_adopted(text: str) -> Adopted:
 
 def encode_forgotten(forgotten: Forgotten) -> str:
     """`1;origin:shard:rows:sum:hours;...` for `sls-lake.forgotten`; hours are `begin-end` joined by
-    ",", and `-end` for all before one. Empty when nothing was forgotten."""
-    if not forgotten.shards:
+    ",", and `-end` for all before one. Empty when nothing was forgotten.
+
+    Version 2, once somebody has said that values may not land: `2;salt;begun;n`, then n times
+    `origin:column:digest,...`, then `origin:shard:rows:sum:hours:barred:rows:sum:hours` with `barred` as
+    `hour.rows.sum` joined by ",", and what is older than that. A release that does not know it refuses the
+    table and says so: it would land what may not.
+    """
+    if not forgotten:
         return ""
-    parts = [VERSION]
-    for (origin, shard), gone in sorted(forgotten.shards.items()):
-        single = gone.hours.minus(IntervalSet.of([(0, gone.before)]))
-        # A release that does not know `before` reads the same hours.
-        before = [f"-{_base36(gone.before)}"] if gone.before else []
-        hours = ",".join([*before, *(f"{_base36(b)}-{_base36(e)}" for b, e in single)])
-        parts.append(":".join([origin, *(_base36(n) for n in (shard, gone.rows, gone.sum)), hours]))
-    return ";".join(parts)
+    bars = forgotten.bars
+    if not bars.begun:
+        return ";".join([VERSION, *(_encode_gone(k, gone) for k, gone in sorted(forgotten.shards.items()))])
+    values: dict[tuple[str, int], list[str]] = {}
+    for bar in sorted(bars.values):
+        values.setdefault((bar.origin, bar.field), []).append(bar.digest)
+    said = [":".join([origin, _base36(at), ",".join(found)]) for (origin, at), found in values.items()]
+    none, shards = Gone(0, 0, IntervalSet()), list[str]()
+    for key in sorted({*forgotten.shards, *forgotten.barred, *forgotten.older}):
+        counts = forgotten.barred.get(key, {})
+        barred = ",".join(
+            ".".join(map(_base36, (hour, *counts[hour]))) for hour in sorted(counts) if counts[hour][0]
+        )
+        older = _encode_gone(("", 0), forgotten.older.get(key, none)).split(":", 2)[2]
+        shards.append(":".join([_encode_gone(key, forgotten.shards.get(key, none)), barred, older]))
+    return ";".join([_BARRING, bars.salt, _base36(bars.begun), _base36(len(said)), *said, *shards])
+
+
+def _encode_gone(key: tuple[str, int], gone: Gone) -> str:
+    single = gone.hours.minus(IntervalSet.of([(0, gone.before)]))
+    # A release that does not know `before` reads the same hours.
+    before = [f"-{_base36(gone.before)}"] if gone.before else []
+    hours = ",".join([*before, *(f"{_base36(b)}-{_base36(e)}" for b, e in single)])
+    return ":".join([key[0], *(_base36(n) for n in (key[1], gone.rows, gone.sum)), hours])
 
 
 def decode_forgotten(text: str) -> Forgotten:
@@ -209,18 +235,45 @@ def decode_forgotten(text: str) -> Forgotten:
     """
     if not text:
         return Forgotten()
-    body = _body(text, "the count of forgotten rows", VERSION)
+    body = _body(text, "the count of forgotten rows", VERSION, _BARRING)
     try:
-        shards: dict[tuple[str, int], Gone] = {}
-        for part in body.split(";"):
-            origin, shard, rows, total, hours = part.rsplit(":", 4)
-            texts = [p for p in hours.split(",") if p]
-            pairs = IntervalSet.of(_pair(0, p) for p in texts)
-            before = max((_pair(0, p)[1] for p in texts if p.startswith("-")), default=0)
-            shards[origin, int(shard, 36)] = Gone(int(rows, 36), int(total, 36), pairs, before)
-        return Forgotten(shards)
-    except ValueError as error:
+        if text.startswith(VERSION):
+            return Forgotten(dict(_decode_gone(part) for part in body.split(";")))
+        return _decode_barring(*body.split(";"))
+    except (ValueError, TypeError) as error:
         raise _damaged("the count of forgotten rows") from error
+
+
+def _decode_gone(part: str) -> tuple[tuple[str, int], Gone]:
+    origin, shard, rows, total, hours = part.rsplit(":", 4)
+    texts = [p for p in hours.split(",") if p]
+    pairs = IntervalSet.of(_pair(0, p) for p in texts)
+    before = max((_pair(0, p)[1] for p in texts if p.startswith("-")), default=0)
+    return (origin, int(shard, 36)), Gone(int(rows, 36), int(total, 36), pairs, before)
+
+
+def _decode_barring(salt: str, begun: str, count: str, *parts: str) -> Forgotten:
+    bytes.fromhex(salt)
+    said, shards = parts[: int(count, 36)], parts[int(count, 36) :]
+    if len(said) != int(count, 36):
+        raise ValueError(count)
+    bars = set[Bar]()
+    for part in said:
+        origin, at, digests = part.rsplit(":", 2)
+        bars |= {Bar(origin, int(at, 36), digest) for digest in digests.split(",")}
+    gone, barred, older = dict[Key, Gone](), dict[Key, dict[int, Count]](), dict[Key, Gone]()
+    for part in shards:
+        first, counts, *rest = part.rsplit(":", 4)
+        key, removed = _decode_gone(first)
+        if removed.rows or removed.hours:
+            gone[key] = removed
+        for each in filter(None, counts.split(",")):
+            hour, rows, total = (int(n, 36) for n in each.split("."))
+            barred.setdefault(key, {})[hour] = rows, total
+        _, past = _decode_gone(":".join([key[0], "0", *rest]))
+        if past.rows:
+            older[key] = past
+    return Forgotten(gone, Bars(salt, frozenset(bars), int(begun, 36)), barred, older)
 
 
 def encode_windows(origin: str, windows: Iterable[Landed]) -> str:

@@ -115,7 +115,7 @@ def facts(table: Table, *, damaged_too: bool = False) -> TableState:
     tag = metadata.refs.get(codec.TAG)
     said = metadata.properties
     tagged = table.snapshot_by_id(tag.snapshot_id) if tag else None
-    forgotten_of(tagged, damaged_too=damaged_too)
+    counted = forgotten_of(tagged, damaged_too=damaged_too)
     if not damaged_too:
         check_windows(tagged)
     return TableState(
@@ -129,7 +129,7 @@ def facts(table: Table, *, damaged_too: bool = False) -> TableState:
         ledgers=ledgers_of(tagged, damaged_too=damaged_too),
         origins=_by_origin(said, codec.ORIGIN_PROPERTY_PREFIX),
         adopted=adopted_of(tagged, damaged_too=damaged_too),
-        forgotten=newest_forgotten(table)[0],
+        forgotten=newest_forgotten(table)[0].counting(counted),
         paused={
             o: codec.decode_paused(o, t) for o, t in _by_origin(said, codec.PAUSED_PROPERTY_PREFIX).items()
         },

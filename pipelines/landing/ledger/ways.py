@@ -209,7 +209,7 @@ def newest_forgotten(table: Table) -> tuple[Forgotten, int | None]:
     """
     told = [s for s in reversed(landings(table)) if summary_of(s).get(codec.FORGOTTEN_KEY)]
     lists = [forgotten_of(s, damaged_too=True) for s in told]
-    newest = next((x for x in reversed(lists) if x.shards), None)
+    newest = next((x for x in reversed(lists) if x), None)
     if newest is None:
         return Forgotten(), None
     return newest, next(s.snapshot_id for s, x in zip(told, lists, strict=True) if x == newest)

@@ -27,7 +27,7 @@ from pyiceberg.table import Table
 from pipelines.landing.commit import authored, publish
 from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import Planned
-from pipelines.landing.contents.cells import Key, Tally
+from pipelines.landing.contents.cells import Tally
 from pipelines.landing.contents.explained import Compared, compare, unlike
 from pipelines.landing.contents.fresh_starts import At, Floors, Newest, starts_of
 from pipelines.landing.contents.sameness import way_back
@@ -46,7 +46,7 @@ from pipelines.landing.ledger.state import (
     read_state,
 )
 from pipelines.landing.ledger.summary import is_landing, summary_of
-from pipelines.landing.ledger.values import Adopted, Deed, Operation
+from pipelines.landing.ledger.values import Adopted, Deed, Forgotten, Key, Operation
 from pipelines.landing.ledger.ways import PastLanding, pasts
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import calls
@@ -242,7 +242,7 @@ def plan_adopt(
         decided.adopted,
         Deed(Operation.ADOPT),
         publish.RegisteredOrigin(origin, origin_text(place.origin)),
-        place.state.forgotten,
+        _forgotten(found, decided),
         frozenset(x.path for x in found.there.lost if x.origin in decided.begun),
     )
     _check_news(view, place.state, change)
@@ -250,6 +250,16 @@ def plan_adopt(
     back = (calls.rollback(view.back, does=does),) if view.back is not None else ()
     refusal = _refusal(view, decided, without_missing=without_missing)
     return Planned(view, place, change, refusal=refusal, cures=back)
+
+
+def _forgotten(found: Unsettled, decided: "_Decided") -> Forgotten:
+    """All that was removed; and what is barred as the ledgers that are kept say, of the others nothing."""
+    forgotten, past = found.place.state.forgotten, {past.id: past.removed for past in found.pasts}
+    for origin in decided.begun:
+        forgotten = forgotten.without_barred(origin)
+    for origin, source in decided.sources.items():
+        forgotten = forgotten.counting(past[source], origin)
+    return forgotten
 
 
 def _refusal(view: Adoption, decided: "_Decided", *, without_missing: bool) -> str:

@@ -9,9 +9,14 @@ brings the rows back. How many rows left, of which shard and hours, stands besid
 that `verify` says "removed by decision" and not nothing. A rollback to an older landing, an undo and a
 replace of those hours are refused from then on.
 
+With `from_now_on` the values of a filter `column = value` or `column in (...)` may not land any more either:
+every landing, fill, replace and mend leaves such rows out and counts them. So undo and replace of the hours
+are not refused; what lands in their place lacks these rows, too. It ends when a person ends it.
+
 The filter itself is written nowhere, since it may name the very thing that is to be forgotten: only
-the columns are, and the reason that the person gives. Older snapshots hold the rows until they are
-expired, and the files lie there until they are swept.
+the columns are, and the reason that the person gives; of a value that may not land a keyed hash is
+(`barring.py`). Older snapshots hold the rows until they are expired, and the files lie there until they are
+swept.
 """
 
 from collections import Counter
@@ -25,29 +30,35 @@ from pyiceberg.expressions import And
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask
 
+from pipelines.landing.barring import BARS_MAX, Bar
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import Planned, Tools
 from pipelines.landing.contents import rewrite, slices
-from pipelines.landing.contents.cells import Cells, totals
+from pipelines.landing.contents.cells import shown
 from pipelines.landing.contents.holdings import Asking
 from pipelines.landing.contents.sameness import check_same
 from pipelines.landing.contents.slices import Slice
 from pipelines.landing.contents.where import Where, parse
 from pipelines.landing.hours import hour_text, moment_text
+from pipelines.landing.ledger.barred import bars_of
 from pipelines.landing.ledger.place import Place, look
 from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.state import held_columns
-from pipelines.landing.ledger.values import Deed, Forgotten, Gone, Operation
+from pipelines.landing.ledger.values import Deed, Forgotten, Operation
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table.contract import Contract
+from pipelines.landing.table.contract import SYSTEM_COLUMNS, Contract
 from pipelines.landing.table.lake import Lake
-from sls_io.values.claim import SUM_MODULUS, Ledger
+from sls_io.values.claim import Ledger
 from sls_io.values.errors import ConfigError, InvariantBroken, LandingConflict, printable
 from sls_io.values.window import HOUR_S
 from sls_io.wire.client import Origin, SlsClient
 
 REASON_CHARS_MAX = 200
+_PLACES = frozenset(
+    {"__origin__", "__shard__", "__cursor__", "__index__", "__receive_hour__", "__error__", "__raw__"}
+)
+"""Columns that say where a row is, or how it was read, and nothing of what it says."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +71,12 @@ class Forget(Effect):
     adopted   how many of the rows were adopted and not landed
     files     files that leave, of which `rewritten` come again without these rows
     before    all receive hours (since 1970) before this one are forgotten, rows or none; 0: only rows
+    barred    values that may not land from then on, or, where that `ends`, may again
+    standing  values of the logstore that may not land now
     """
 
     WHAT = "{table}: rows of {origin} are to leave for good"
-    QUIET = frozenset({"before"})
+    QUIET = frozenset({"before", "barred", "standing"})
 
     table: str
     origin: str
@@ -75,20 +88,39 @@ class Forget(Effect):
     files: int
     rewritten: int
     before: int = 0
+    barred: int = 0
+    ends: bool = False
+    standing: int = 0
+
+    @property
+    def headline(self) -> str:
+        if self.ends:
+            return f"{self.table}: rows of {self.origin} with these values are to land again"
+        return super().headline
 
     def said(self) -> Iterable[Note]:
+        if self.barred and self.ends:
+            yield Note(
+                f"{self.barred} values may land again; rows that left stay away until their hours are landed "
+                "anew"
+            )
+        elif self.barred:
+            yield Note(f"from then on rows with these {self.barred} values are left out of every landing")
+        if self.standing:
+            yield Note(f"{self.standing} values may not land in this table now")
         if self.before:
             yield Note(
                 f"from then on nothing received before {hour_text(self.before)} is landed, by no backfill"
             )
         yield Note(f"the table will say of it: {self.what}")
-        yield Note("older snapshots hold the rows until they are expired")
+        if self.rows:
+            yield Note("older snapshots hold the rows until they are expired")
 
 
 @dataclass(frozen=True)
 class _Removal:
     """What leaves of the table that was looked at: `whole` files, and rows of those that are written anew,
-    `partly`. `look` gives the table as it is later."""
+    `partly`. `look` gives the table as it is later. `barred`: what may not land from then on."""
 
     place: Place
     look: Callable[[], Place]
@@ -99,6 +131,8 @@ class _Removal:
     about: str
     reason: str
     before: int = 0
+    barred: frozenset[Bar] = frozenset()
+    salt: str = ""
 
     @property
     def deed(self) -> Deed:
@@ -124,6 +158,8 @@ class _Removal:
             files=len(self.whole) + len(self.partly),
             rewritten=len(self.partly),
             before=self.before,
+            barred=len(self.barred),
+            standing=len(bars_of(self.place.state, self.place.origin)),
         )
         return Planned(view, self.place, None, work=partial(self._work, view))
 
@@ -143,24 +179,31 @@ class _Removal:
         return rewrite.with_files(view, place, tasks, change_on, self.look)
 
     def _change_on(self, files: tuple[DataFile, ...], now: Place) -> authored.Change:
-        ledger = _lowered(now.ledger, self.leaving.landed)
+        ledger = slices.lowered(now.ledger, self.leaving.landed)
         slices.check_explained(now, self.leaving, adopted_too=True)
         self._check_same_hours(now)
+        self._check_none_came(now)
         return authored.Change(
             content=now.head,
             ledgers={**now.state.ledgers, ledger.origin: ledger},
             adopted=slices.without_adopted(now.state.adopted, self.leaving),
             deed=self.deed,
-            forgotten=self._forgotten(now.state.forgotten, ledger),
+            forgotten=self._forgotten(now, ledger),
             dropped=frozenset(task.file.file_path for task in (*self.whole, *self.partly)),
             added=files,
             window_origin=ledger.origin,
         )
 
-    def _forgotten(self, forgotten: Forgotten, ledger: Ledger) -> Forgotten:
-        for cell in self.leaving.cells:
-            gone = Gone(cell.rows, cell.sum, slices.hour_runs([cell.hour]))
-            forgotten = forgotten.plus(ledger.origin, cell.shard, gone)
+    def _forgotten(self, now: Place, ledger: Ledger) -> Forgotten:
+        forgotten = now.state.forgotten
+        if self.barred:
+            if forgotten.bars.salt not in ("", self.salt):
+                raise LandingConflict(
+                    f"other values were kept out of {self.place.name} meanwhile; look again"
+                )
+            bars = replace(forgotten.bars, salt=self.salt).plus(self.barred)
+            return slices.barred(replace(forgotten, bars=bars), self.leaving)
+        forgotten = slices.removed(forgotten, self.leaving.cells)
         if self.before:
             shards = {*ledger.shards, *(cell.shard for cell in self.leaving.cells)}
             forgotten = forgotten.all_before(ledger.origin, shards, self.before)
@@ -174,6 +217,18 @@ class _Removal:
             if there != slices.fingerprint(self.whole):
                 raise LandingConflict(f"rows of these hours came to {now.name} meanwhile; look again")
 
+    def _check_none_came(self, now: Place) -> None:
+        """Story: a landing that began before the decision brings such rows between the look and the commit.
+        They would stay, under a decision that says there are none. Raises LandingConflict then."""
+        if not self.barred or now is self.place or self.where is None:
+            return
+        looked = slices.fingerprint(_tasks(self.place, self.where))
+        news = [task for task in _tasks(now, self.where) if shown(task) not in looked]
+        if slices.slice_of(now, news, self.where).rows:
+            raise LandingConflict(
+                f"such rows came to {now.name} meanwhile; nothing was changed, run it again"
+            )
+
 
 def plan_forget_where(
     lake: Lake,
@@ -184,8 +239,11 @@ def plan_forget_where(
     reason: str = "",
     origin: str = "",
     without_missing: bool = False,
+    from_now_on: bool = False,
+    end: bool = False,
 ) -> Planned[Forget]:
-    """Look at what removing the rows that `where` takes would do. Changes nothing.
+    """Look at what removing the rows that `where` takes would do. Changes nothing. `from_now_on`: and what
+    keeping them out of every later landing would; `end`: what landing them again would, from then on.
 
     `where` compares columns of the table, like `user = 'x' and __receive_hour__ < '...'`; `origin` is the
     id of another origin that the table knows, whose rows are meant. Raises ConfigError when it cannot be
@@ -195,12 +253,16 @@ def plan_forget_where(
     place = look(lake, logstore, client).of_known(origin)
     # Files that are written anew have the table's columns only: what was dropped would be lost for good.
     schema = place.table.schema()
-    Contract.from_columns(logstore.columns).check_held(schema, held_columns(place.table))
+    contract = Contract.from_columns(logstore.columns)
+    contract.check_held(schema, held_columns(place.table))
     asked = parse(where, schema)
+    later = _later(lake, logstore, client, place)
+    if end:
+        return _ending(place, asked, reason, later)
+    salt, barred = _barred(place, asked, contract, mine=not origin) if from_now_on else ("", frozenset[Bar]())
     if not without_missing:
         _check_none_missing(place)
-    maybe = And(slices.mine(place), asked.pruning)
-    tasks = tasks_of(place.table, place.table.scan(row_filter=maybe))
+    tasks = _tasks(place, asked)
     leaving = Slice()
     whole: list[FileScanTask] = []
     partly: list[FileScanTask] = []
@@ -211,13 +273,91 @@ def plan_forget_where(
             live = slices.slice_of(place, [task]).rows
             owned = live if not task.delete_files and live == task.file.record_count else -1
             (whole if taken == owned else partly).append(task)
-    if not leaving.cells:
+    news = barred - bars_of(place.state, place.origin)
+    if not leaving.cells and not news:
+        standing = " and none may land" if from_now_on else ""
         raise ConfigError(
-            f"no row of {place.origin.logstore} in {place.name} is taken by that: nothing to do"
+            f"no row of {place.origin.logstore} in {place.name} is taken by that{standing}: nothing to do"
         )
-    about = f"--where on {', '.join(map(printable, asked.columns))}"
-    later = _later(lake, logstore, client, place)
-    return _Removal(place, later, asked, leaving, tuple(whole), tuple(partly), about, reason).planned()
+    return _Removal(
+        place, later, asked, leaving, tuple(whole), tuple(partly), _about(asked, from_now_on), reason,
+        barred=barred, salt=salt,
+    ).planned()  # fmt: skip
+
+
+def _about(asked: Where, from_now_on: bool) -> str:
+    more = " --from-now-on" if from_now_on else ""
+    return f"--where on {', '.join(map(printable, asked.columns))}{more}"
+
+
+def _tasks(place: Place, where: Where) -> list[FileScanTask]:
+    maybe = And(slices.mine(place), where.pruning)
+    return tasks_of(place.table, place.table.scan(row_filter=maybe))
+
+
+def _barred(place: Place, asked: Where, contract: Contract, *, mine: bool) -> tuple[str, frozenset[Bar]]:
+    """The table's salt, and the values of the filter, none of which may land from then on. Raises ConfigError
+    for a filter that is no list of values, or a logstore that nobody lands any more."""
+    found = asked.values
+    if found is None or found[0].name in _PLACES:
+        raise ConfigError(
+            "from now on only rows with a value of one column can be kept out: column = value, or column in "
+            "(...), of a declared column, __topic__, __source__ or __time__; remove the others without that"
+        )
+    if not mine:
+        raise ConfigError("rows of another origin are landed by nobody: remove them without --from-now-on")
+    if found[0].name not in {*SYSTEM_COLUMNS, *(column.name for column in contract.shown)}:
+        raise ConfigError(
+            f"the column {printable(found[0].name)!r} is not declared, so nobody can tell what later rows "
+            "have there: declare it first"
+        )
+    bars = place.state.forgotten.bars
+    salted, made = bars.made(place.origin.id, found[0].field_id, found[1])
+    if len(bars.values | made) > BARS_MAX:
+        raise ConfigError(f"{place.name} would keep more than {BARS_MAX} values out; end some of them first")
+    return salted.salt, made
+
+
+def _ending(place: Place, asked: Where, reason: str, look: Callable[[], Place]) -> Planned[Forget]:
+    """The plan by which the values of the filter may land again. Raises ConfigError when none of them is kept
+    out."""
+    found, standing = asked.values, bars_of(place.state, place.origin)
+    if found is None:
+        raise ConfigError(
+            "what may land again is named as it was kept out: column = value, or column in (...)"
+        )
+    origins = {bar.origin for bar in standing}
+    bars = place.state.forgotten.bars
+    named = {b for o in origins for b in bars.made(o, found[0].field_id, found[1])[1]} & standing
+    if not named:
+        raise ConfigError(f"no such value is kept out of {place.name}: nothing to do")
+    note = printable(reason.strip())[:REASON_CHARS_MAX]
+    about = f"{_about(asked, True)}, ended"
+    deed = Deed(Operation.FORGET, f"{about}: {note}" if note else about)
+    view = Forget(
+        table=place.name,
+        origin=place.origin.id,
+        what=str(deed),
+        rows=0,
+        hours={},
+        shards={},
+        adopted=0,
+        files=0,
+        rewritten=0,
+        barred=len(named),
+        ends=True,
+        standing=len(standing),
+    )
+
+    def change_on(now: Place) -> authored.Change:
+        forgotten = now.state.forgotten
+        kept = replace(forgotten, bars=forgotten.bars.less(frozenset(named)))
+        return replace(authored.unchanged(now.head, now.state, deed), forgotten=kept)
+
+    def on(now: Place) -> Planned[Forget]:
+        return Planned(view, now, change_on(now), again=lambda: on(look()))
+
+    return on(place)
 
 
 def plan_forget_before(
@@ -283,15 +423,6 @@ def _check_reached(place: Place, hour: int) -> None:
                 f"shard {shard} of {place.origin.id} has reached {moment_text(entry.reached_s)} of the "
                 "receive time; ask for earlier hours, or name rows with --where"
             )
-
-
-def _lowered(ledger: Ledger, leaving: Cells) -> Ledger:
-    """Rows and sums less those that leave; the intervals stay landed, so nothing brings them back."""
-    changed = {}
-    for (_, shard), (rows, total) in totals(leaving).items():
-        entry = ledger.shards[shard]
-        changed[shard] = replace(entry, rows=entry.rows - rows, sum=(entry.sum - total) % SUM_MODULUS)
-    return ledger.with_shards(changed)
 
 
 class _Keeper:

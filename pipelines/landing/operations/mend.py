@@ -4,12 +4,14 @@
     rest     the others, from `__rest__`: after a column was declared for a key that came before it; and all
              rows, after a key was declared `drop` or `hash`
 
+Rows that turn out to have a value that may not land leave, and are counted as a landing counts them.
+
 How they are read stands in `contents/kept.py` and `contents/rest.py`. The identities stay, so the ledger
-stays too. Asked a second time it finds nothing that would change.
+stays too, but for rows that leave. Asked a second time it finds nothing that would change.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -21,11 +23,13 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 
+from pipelines.landing.barring import Barring
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Effect
 from pipelines.landing.commit.operation import Planned, Tools
 from pipelines.landing.contents import cells, kept, rest, rewrite, slices
 from pipelines.landing.hours import hours_text
+from pipelines.landing.ledger.barred import barring_of, bars_of
 from pipelines.landing.ledger.place import Place, look
 from pipelines.landing.ledger.reading import spans, tasks_of
 from pipelines.landing.ledger.state import held_columns
@@ -35,7 +39,7 @@ from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Contract, partition_of
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.transform import Transform
-from sls_io.values.errors import ConfigError, InvariantBroken
+from sls_io.values.errors import ConfigError, InvariantBroken, LandingConflict
 from sls_io.wire.client import SlsClient
 
 Kept = Literal["errors", "rest"]
@@ -55,6 +59,7 @@ class Mend(Effect):
              that is `drop` or `hash`
     mended   those that would have none any more; `changed` counts those, too, that keep another one
     files    files that would be written anew
+    barred   rows that would leave, since they turn out to have a value that may not land
     left     cause -> rows that would still have it
     """
 
@@ -66,6 +71,7 @@ class Mend(Effect):
     changed: int
     files: int
     left: dict[str, int]
+    barred: int = 0
 
     @property
     def headline(self) -> str:
@@ -83,37 +89,75 @@ class _Mending:
     hours: range
     schema: Schema
     evolved: bool
+    barring: Barring
     tasks: tuple[FileScanTask, ...]
 
     def work(self, view: Mend, tools: Tools) -> Planned[Mend]:
         """Write them anew."""
         place, files = self.place, list[DataFile]()
         reader = _reader(view.mode, self.logstore, place, self.schema, self.hours)
+        keeper = _Keeper(place, self.barring)
         for task in self.tasks:
+            kept_until_now = keeper.left
             batches = map(partial(kept.mended, reader), rewrite.read(place, task, self.schema))
-            done = rewrite.write(place, task, self.schema, batches)
-            if done.file is None or (
-                not task.delete_files and done.file.record_count != task.file.record_count
-            ):
+            done = rewrite.write(place, task, self.schema, keeper.kept(batches))
+            rows = keeper.left - kept_until_now + (done.file.record_count if done.file else 0)
+            if rows == 0 or (not task.delete_files and rows != task.file.record_count):
                 raise InvariantBroken(f"a file of {place.name} has other rows after they were read again")
-            files.append(done.file)
-        change_on = partial(
-            self._change_on, Deed(_OPERATIONS[view.mode], hours_text(self.hours)), tuple(files)
-        )
+            files.extend([done.file] if done.file else ())
+        deed = Deed(_OPERATIONS[view.mode], hours_text(self.hours))
+        change_on = partial(self._change_on, deed, tuple(files), keeper.leaving)
         return rewrite.with_files(view, place, self.tasks, change_on, self.look)
 
-    def _change_on(self, deed: Deed, files: tuple[DataFile, ...], now: Place) -> authored.Change:
+    def _change_on(
+        self, deed: Deed, files: tuple[DataFile, ...], leaving: slices.Slice, now: Place
+    ) -> authored.Change:
+        if bars_of(now.state, now.origin) != bars_of(self.place.state, now.origin):
+            raise LandingConflict(
+                f"somebody decided meanwhile what may land in {now.name}; nothing was changed, run it again"
+            )
+        slices.check_explained(now, leaving, adopted_too=True)
+        ledger = slices.lowered(now.ledger, leaving.landed)
         return authored.Change(
             content=now.head,
-            ledgers=now.state.ledgers,
-            adopted=now.state.adopted,
+            ledgers={**now.state.ledgers, ledger.origin: ledger},
+            adopted=slices.without_adopted(now.state.adopted, leaving),
             deed=deed,
-            forgotten=now.state.forgotten,
+            forgotten=slices.barred(now.state.forgotten, leaving),
             dropped=frozenset(task.file.file_path for task in self.tasks),
             added=files,
             window_origin=self.place.origin.id,
             schema=self.schema if self.evolved else None,
         )
+
+
+class _Keeper:
+    """Rows that were read again without those of the logstore that may not land: `left` of these so far."""
+
+    def __init__(self, place: Place, barring: Barring) -> None:
+        self._place, self._barring, self._cut = place, barring, cells.edges([place.ledger])
+        self._cells = list[cells.Cell]()
+        self.left = 0
+
+    def kept(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Each batch without them."""
+        for batch in batches:
+            taken = barred_rows(self._barring, batch, self._place.origin.id)
+            gone = batch.filter(taken)
+            self.left += gone.num_rows
+            self._cells += cells.cells_in(cells.apart(gone), self._cut) if gone.num_rows else ()
+            yield batch.filter(pc.invert(taken)) if gone.num_rows else batch
+
+    @property
+    def leaving(self) -> slices.Slice:
+        """What they were, as the ledger knows them."""
+        return slices.sorted_by(self._place.ledger, self._cells)
+
+
+def barred_rows(barring: Barring, batch: pa.RecordBatch, origin: str) -> pa.BooleanArray:
+    """Which rows of a logstore may not land; never null."""
+    mine = pc.fill_null(pc.equal(batch.column("__origin__"), origin), False)
+    return pc.and_(mine, barring.taken(batch))
 
 
 def plan_mend(
@@ -129,8 +173,9 @@ def plan_mend(
     evolved = contract.evolved(place.table.metadata, held_columns(place.table))
     schema = evolved or place.table.schema()
     reader = _reader(kept_in, logstore, place, schema, hours)
+    barring = barring_of(place.state, place.origin, contract, schema)
     tasks: list[FileScanTask] = []
-    rows = mended = changed = 0
+    rows = mended = changed = barred = 0
     left: Counter[str] = Counter()
     wanted = And(slices.mine(place, hours), reader.about)
     for task in tasks_of(place.table, place.table.scan(row_filter=wanted)):
@@ -144,17 +189,17 @@ def plan_mend(
             mended += again.mended
             found += again.changed
             left.update(again.left)
+            barred += pc.sum(barring.taken(again.batch)).as_py() or 0
         if found:
             _check_accounted(place, task)
             tasks.append(task)
         changed += found
-    view = Mend(
-        kept_in, place.name, place.origin.id, rows, mended, changed, len(tasks), dict(left.most_common())
-    )
+    told = dict(left.most_common())
+    view = Mend(kept_in, place.name, place.origin.id, rows, mended, changed, len(tasks), told, barred)
     if not tasks:
         return Planned(view, place, None, nothing=f"no row of these hours of {view.table} would change")
     later = partial(look, lake, logstore, client)
-    mending = _Mending(place, later, logstore, hours, schema, evolved is not None, tuple(tasks))
+    mending = _Mending(place, later, logstore, hours, schema, evolved is not None, barring, tuple(tasks))
     return Planned(view, place, None, work=partial(mending.work, view))
 
 

@@ -24,12 +24,12 @@ from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents import choice, strays
-from pipelines.landing.contents.cells import Count, Key, Tally, partition_origin
+from pipelines.landing.contents.cells import Tally, partition_origin
 from pipelines.landing.contents.explained import Compared, compare, known_of, unlike
 from pipelines.landing.ledger.place import Place, Trust, look
 from pipelines.landing.ledger.reading import readable_manifests, tasks_in
 from pipelines.landing.ledger.state import TableState
-from pipelines.landing.ledger.values import Deed, Operation
+from pipelines.landing.ledger.values import Count, Deed, Key, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake

@@ -34,7 +34,7 @@ from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.place import Place, Trust, look
 from pipelines.landing.ledger.reading import spans
 from pipelines.landing.ledger.state import held_columns
-from pipelines.landing.ledger.values import Delta, Operation
+from pipelines.landing.ledger.values import Count, Delta, Landed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.skip import Skip
 from pipelines.landing.operations.undo import Leaving, PlannedUndo, Undo, leaving, undone
@@ -48,7 +48,7 @@ from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.planning.plan import plan_fill, since_start
 from sls_io.planning.survey import survey_hours
 from sls_io.planning.values import LedgerChange, PlannedWindow, Survey
-from sls_io.values.claim import CURSOR_UNKNOWN, Ledger
+from sls_io.values.claim import CURSOR_UNKNOWN, SUM_MODULUS, Ledger
 from sls_io.values.cures import Cure
 from sls_io.values.errors import (
     ConfigError,
@@ -312,14 +312,37 @@ def _change(coming: _Replacing, current: PlannedUndo, attempt: Attempt) -> autho
             f"another backfill landed a part of these hours in {place.name} meanwhile; nothing was "
             "replaced, look again"
         )
+    ledger = _without_barred(merged.ledger, current, landed[: len(landed) - coming.more])
     return replace(
         current.commit,
-        ledgers={**place.state.ledgers, place.origin.id: merged.ledger},
+        ledgers={**place.state.ledgers, place.origin.id: ledger},
+        forgotten=current.commit.forgotten.landed(place.origin.id, landed),
         added=tuple(attempt.files(landed)),
         windows=landed,
         window_origin=place.origin.id,
         schema=coming.schema,
     )
+
+
+def _without_barred(ledger: Ledger, current: PlannedUndo, again: Iterable[Landed]) -> Ledger:
+    """The ledger, with what was kept out of these hours until now, and without what is kept out of those that
+    landed `again` in their place: rows that may not land any more are counted there and no more here."""
+    origin, then, now = ledger.origin, current.place.state.forgotten, current.commit.forgotten
+    changed = dict(ledger.shards)
+
+    def plus(shard: int, count: Count, sign: int) -> None:
+        entry = changed[shard]
+        rows, total = entry.rows + sign * count[0], (entry.sum + sign * count[1]) % SUM_MODULUS
+        changed[shard] = replace(entry, rows=rows, sum=total)
+
+    for shard in current.taken:
+        left = now.barred_of(origin, shard)
+        for hour, count in then.barred_of(origin, shard).items():
+            if hour not in left:
+                plus(shard, count, 1)
+    for each in again:
+        plus(each.window.shard, each.barred, -1)
+    return ledger.with_shards(changed)
 
 
 def _check_unchanged(attempt: Attempt, then: PlannedUndo, now: PlannedUndo) -> None:

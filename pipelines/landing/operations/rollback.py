@@ -148,7 +148,8 @@ def plan_rollback(
     if as_it_was and (moved.files_leaving, moved.files_returning) == (0, 0):
         raise ConfigError(f"table {name} is as snapshot {snapshot_id} left it: there is nothing to roll back")
     deed = Deed(Operation.ROLLBACK, snapshot=snapshot_id)
-    change = authored.Change(target, given.ledgers, past.adopted, deed, forgotten=state.forgotten)
+    forgotten = state.forgotten.counting(past.removed)
+    change = authored.Change(target, given.ledgers, past.adopted, deed, forgotten=forgotten)
     hours, hours_out = _hours(given)
     view = Rollback(
         table=name,

@@ -159,7 +159,7 @@ def undone(
             ledgers={**state.ledgers, ledger.origin: ledger},
             adopted=state.adopted,
             deed=Deed(operation, hours_text(hours)),
-            forgotten=state.forgotten,
+            forgotten=state.forgotten.without_barred(ledger.origin, hours, left.taken),
             dropped=frozenset(task.file.file_path for task in tasks),
         ),
     )

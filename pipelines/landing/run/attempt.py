@@ -14,10 +14,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
+from pipelines.landing.barring import Barring
 from pipelines.landing.commit import publish
 from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.contents.holdings import Asking
 from pipelines.landing.contents.slices import check_nowhere
+from pipelines.landing.ledger.barred import barring_of, bars_of
 from pipelines.landing.ledger.newest_landing import check_adds_up
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.start import check_beside, check_origin, origin_text
@@ -72,6 +74,7 @@ class Attempt:
             fresh=fresh,
         )
         found.partition(0, 0)  # a partitioning that we cannot write is refused before any work
+        found.barring(contract)  # and so are columns of which nobody could tell what may not land
         return found
 
     @property
@@ -103,6 +106,7 @@ class Attempt:
             windows=windows,
             schema=self.schema,
             deadline_s=deadline_s,
+            barring=self.barring(Contract.from_columns(logstore.columns)),
         )
         return write_windows(engine, job, tag=tag)
 
@@ -135,7 +139,13 @@ class Attempt:
         same = (self.base.schema_id, self.base.spec_id) == (base.schema_id, base.spec_id)
         # A fill is on its way while a person forgets its hours: planned again, nothing of them is in it.
         then, now = (b.forgotten.before(self.origin.id) for b in (base, self.base))
-        return same and not (fill and then != now)
+        # And so are rows that may not land any more: written again, they are left out.
+        allowed = bars_of(self.base, self.origin) == bars_of(base, self.origin)
+        return same and allowed and not (fill and then != now)
+
+    def barring(self, contract: Contract) -> Barring:
+        """What may not land of the files of this attempt. Raises as `barring_of`."""
+        return barring_of(self.base, self.origin, contract, self.schema)
 
     def check_not_there(self, logstore: Logstore, plan: Plan) -> None:
         """Raises RowsElsewhere where rows of the plan's windows lie in another hour of the table.

@@ -25,6 +25,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.utils.config import Config
 
 from pipelines.landing import json_log
+from pipelines.landing.barring import Barring
 from pipelines.landing.run.tally import PullTally, tell
 from pipelines.landing.table.contract import (
     LONG_GROUP_BYTES,
@@ -59,7 +60,7 @@ from sls_io.wire.client import SlsClient
 from sls_io.wire.fetch import FAILED, THROTTLED, Fetch, told
 from sls_io.wire.pace import Pace
 
-ROW_VERSION = 2
+ROW_VERSION = 3
 _FILE_BYTES = 512 * 1024 * 1024
 _STORAGE = ("s3.", "client.", "gcs.", "adls.", "hdfs.", "hf.")
 _POOL_VARIABLE = "ARROW_DEFAULT_MEMORY_POOL"
@@ -87,6 +88,7 @@ class WriteJob:
     io_properties: Mapping[str, str]
     table_properties: Mapping[str, str]
     deadline_s: float
+    barring: Barring
 
     @property
     def functions(self) -> list[str]:
@@ -118,7 +120,7 @@ class FileRow:
 
     `first` and `next` are the cursors the file proves, half-open; `stopped` says why a window ended
     before its planned end: a key of `report.STOPPED`, or ""; `cause` is what the page or the service
-    said then.
+    said then. `barred` rows of the identity sum `barred_sum` are not in it, since they may not land.
     """
 
     v: int
@@ -138,6 +140,8 @@ class FileRow:
     cause: str = ""
     peak_bytes: int = 0
     metrics: dict[str, Any] = field(default_factory=dict)
+    barred: int = 0
+    barred_sum: int = 0
 
 
 def task_of(
@@ -257,7 +261,7 @@ def _read(fetch: Fetch, decoder: Decoder, transform: Transform, writer: "Writer"
 
 
 def _drain(fetch: Fetch, decoder: Decoder, transform: Transform, writer: "Writer") -> None:
-    """Decode every page, and write what the transform makes of its rows."""
+    """Decode every page, and give what the transform makes of its rows to the writer."""
     for page, reading in readings(fetch, decoder):
         for part in reading.parts(fetch.window.hour):
             writer.add(replace(part, batch=transform.of(part.batch, fetch.window.shard)))
@@ -295,7 +299,14 @@ class Writer:
         self._rows_of_pages = 0
 
     def add(self, part: PagePart) -> None:
-        """Some rows of a page; written when enough have come together for a row group."""
+        """Some rows of a page; written when enough have come together for a row group. Those that may not
+        land are counted and let go."""
+        if self._job.barring:
+            part, rows, total = self._job.barring.part(part, self._window.shard)
+            row, barred_sum = self._row, (self._row.barred_sum + total) % SUM_MODULUS
+            self._row = replace(row, barred=row.barred + rows, barred_sum=barred_sum)
+            if not part.rows:
+                return
         long = long_rows(part.batch)
         if long:
             self._for_long_rows()

@@ -13,6 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
+from pipelines.landing.barring import Barring
 from pipelines.landing.catalogs.keys import KEYS_PROPERTY, LENT_FOR
 from pipelines.landing.catalogs.profiles import TO_ASK_AGAIN
 from pipelines.landing.ledger.values import Landed
@@ -73,8 +74,10 @@ def job_for(
     windows: tuple[PlannedWindow, ...],
     schema: Schema,
     deadline_s: float,
+    barring: Barring,
 ) -> WriteJob:
-    """The job that writes `windows` of `logstore` as files of `table` with `schema`."""
+    """The job that writes `windows` of `logstore` as files of `table` with `schema`, without what `barring`
+    takes."""
     return WriteJob(
         service=logstore.service,
         budget=logstore.budget,
@@ -88,6 +91,7 @@ def job_for(
         io_properties=public_properties(table.io.properties),
         table_properties=dict(table.properties),
         deadline_s=deadline_s,
+        barring=barring,
     )
 
 
@@ -222,5 +226,6 @@ def _assemble_one(window: Window, rows: list[FileRow]) -> WrittenWindow:
         sum=sum(r.sum for r in rows) % SUM_MODULUS,
         raw_bytes=sum(r.raw_bytes for r in rows),
         flags="f" if any(r.forward for r in rows) else "",
+        barred=(sum(r.barred for r in rows), sum(r.barred_sum for r in rows) % SUM_MODULUS),
     )
     return WrittenWindow(landed, tuple(r for r in rows if r.path), stopped, cause)
