@@ -17,7 +17,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
 from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.columns import plan_columns
-from pipelines.landing.operations.forget import plan_forget_before, plan_forget_where
+from pipelines.landing.operations.forget import plan_forget_before, plan_forget_older, plan_forget_where
 from pipelines.landing.operations.give_up import plan_give_up
 from pipelines.landing.operations.register import plan_register, plan_start_over
 from pipelines.landing.operations.relabel import plan_moved, plan_relabel
@@ -241,6 +241,13 @@ def give_up(lake: Lake, logstore: Logstore, client: SlsClient, origin: str, rows
         "--before", "hour", type=HourParam(), metavar="HOUR", help="Whole receive hours before this one."
     ),
     click.option(
+        "--older-than",
+        "days",
+        type=click.IntRange(min=1, max=3650),
+        metavar="DAYS",
+        help="Whole receive hours of more than so many days ago, as far as all shards have landed them.",
+    ),
+    click.option(
         "--from-now-on",
         is_flag=True,
         help="And rows with these values never land again: column = value, or column in (...). Kept as keyed "
@@ -263,6 +270,7 @@ def forget(
     client: SlsClient,
     where: str | None,
     hour: int | None,
+    days: int | None,
     from_now_on: bool,
     end: bool,
     **said: Any,
@@ -275,12 +283,16 @@ def forget(
     """
     if from_now_on and end:
         raise click.UsageError("say one of --from-now-on and --end")
-    if where is not None and hour is None:
+    asked = [name for name, each in (("where", where), ("hour", hour), ("days", days)) if each is not None]
+    if where is not None and asked == ["where"]:
         return plan_forget_where(lake, logstore, client, where, from_now_on=from_now_on, end=end, **said)
-    if where is None and hour is not None and not (from_now_on or end):
+    if hour is not None and asked == ["hour"] and not (from_now_on or end):
         return plan_forget_before(lake, logstore, client, hour, **said)
+    if days is not None and asked == ["days"] and not (from_now_on or end or any(said.values())):
+        return plan_forget_older(lake, logstore, client, days)
     raise click.UsageError(
-        "say what to forget: --where FILTER or --before HOUR; --from-now-on and --end go with --where"
+        "say what to forget: one of --where FILTER, --before HOUR and --older-than DAYS; --from-now-on and "
+        "--end go with --where"
     )
 
 

@@ -51,6 +51,7 @@ class Logstore(Settings):
     transform  `package.module:function` on the rows of a landing (see transform.py)
     coordinator  how shards are held (see coordinators.py)
     maintenance, proof  when their schedules tick, as cron, once somebody turns them on
+    forget_after_days  rows received longer ago than this leave at each maintenance, for good; 0: none do
     health     when a finding is a warning, and when an error (see bounds.py)
     sensors    which of them run with the code that is deployed; the others until somebody turns them on
     """
@@ -66,6 +67,7 @@ class Logstore(Settings):
     schedule: str = "*/5 * * * *"
     maintenance: str = "40 2 * * *"
     proof: str = "10 4 * * *"
+    forget_after_days: Annotated[int, Field(ge=0, le=_RESET_DAYS_MAX)] = 0
     budget: Budget = Budget()
     health: Health = Health()
     hooks: str = ""

@@ -1,5 +1,7 @@
 """Hours as the page shows them after a run that did not do all, and the old runs that go."""
 
+import uuid
+from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
@@ -139,6 +141,38 @@ def test_old_runs_are_deleted_but_those_that_told_the_newest_of_an_hour_or_a_che
     assert {run.run_id for run in page.instance.get_runs()} >= {runs[0], runs[3]}
     assert all(page.instance.get_run_by_id(run) is None for run in runs[1:3])
     assert (status(page), page.instance.get_latest_materialization_event(bronze)) == shown
+
+
+def test_old_runs_of_many_pages_are_all_deleted_and_told_once(page: Page) -> None:
+    world, storage = page.world, page.instance.run_storage
+    (first,) = page.instance.get_runs()
+    ended_s = SYSTEM_CLOCK.now()
+    old = [
+        dg.DagsterRun(
+            job_name="access_logs_microbatch", run_id=str(uuid.uuid4()), status=dg.DagsterRunStatus.STARTED
+        )
+        for _ in range(230)
+    ]
+    for run in old:
+        storage.add_historical_run(run, datetime.fromtimestamp(ended_s, UTC))
+        ended = dg.DagsterEvent(dg.DagsterEventType.RUN_SUCCESS.value, run.job_name)
+        storage.handle_run_event(run.run_id, ended, datetime.fromtimestamp(ended_s, UTC))
+    bronze, clock = bronze_key(world.logstore), ManualClock(ended_s + 15 * DAY_S)
+    checks = [check_key(world.logstore, Kind.ERRORS)]
+    prune = prune_op(world.logstore, [bronze], checks, clock=clock, page=50)
+
+    @dg.job
+    def alone() -> None:
+        prune()
+
+    for gone in (230, 0):
+        done = alone.execute_in_process(instance=page.instance)
+        ((_, metadata),) = [(e.step_key, e.step_output_data.metadata) for e in done.filter_events(is_output)]
+        assert metadata["runs deleted"].value == gone
+        assert metadata["old runs that stay"].value == 1
+    left = page.instance.get_runs(dg.RunsFilter(job_name="access_logs_microbatch"))
+    assert [run.run_id for run in left] == [first.run_id]
+    assert page.instance.all_logs(first.run_id), "the run that stays has its events"
 
 
 def is_output(event: dg.DagsterEvent) -> bool:

@@ -4,6 +4,8 @@ Each name was looked up in the release that `CHECKED_WITH` says, and is used as 
 it with the release that is installed: whoever moves Dagster looks here first.
 """
 
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import dagster as dg
@@ -22,7 +24,7 @@ __all__ = [
     "DefinitionsLoadContext",
     "DefinitionsLoadType",
     "UnresolvedAssetJobDefinition",
-    "delete_what_a_run_left",
+    "delete_runs",
 ]
 
 CHECKED_WITH = "1.13.27"
@@ -30,13 +32,31 @@ CHECKED_WITH = "1.13.27"
 _SHARD_FILES = ("", "-wal", "-shm")
 
 
-def delete_what_a_run_left(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Delete what `delete_run` leaves of a run, which is deleted: its results of checks, and where each run
-    has a SQLite file of its own that file, which stays as large as it was."""
-    storage, results = instance.event_log_storage, AssetCheckExecutionsTable
-    if isinstance(storage, SqlEventLogStorage):
-        with storage.index_connection() as connection:
-            connection.execute(results.delete().where(results.c.run_id == run_id))
+def delete_runs(instance: dg.DagsterInstance, run_ids: Sequence[str]) -> None:
+    """Delete runs that have ended, with what `delete_run` leaves of them: results of checks, captured output,
+    and where each run has a SQLite file of its own that file.
+
+    Each run by itself would cost a search of all results of checks, which have no index by run, and, with
+    SQLite, its file opened, looked at for migrations and emptied, to be deleted then. A run's own row goes
+    last: killed in the middle, the next time finds the run again.
+    """
+    storage = instance.event_log_storage
     if isinstance(storage, SqliteEventLogStorage):
-        for end in _SHARD_FILES:
+        with storage.index_connection() as connection:
+            for run_id in run_ids:
+                storage.delete_events_for_run(connection, run_id)
+        holding = storage.get_concurrency_run_ids() if storage.supports_global_concurrency_limits else set()
+        for run_id in holding.intersection(run_ids):
+            storage.free_concurrency_slots_for_run(run_id)
+        for run_id, end in product(run_ids, _SHARD_FILES):
             Path(f"{storage.path_for_shard(run_id)}{end}").unlink(missing_ok=True)
+    else:
+        for run_id in run_ids:
+            storage.delete_events(run_id)
+    if isinstance(storage, SqlEventLogStorage):
+        results = AssetCheckExecutionsTable
+        with storage.index_connection() as connection:
+            connection.execute(results.delete().where(results.c.run_id.in_(run_ids)))
+    for run_id in run_ids:
+        instance.compute_log_manager.delete_logs(prefix=[run_id])
+        instance.run_storage.delete_run(run_id)

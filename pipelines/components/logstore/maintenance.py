@@ -15,7 +15,9 @@ from pydantic import Field
 from pipelines.components.logstore import metadata
 from pipelines.components.logstore.dagster_private import IN_PROGRESS_RUN_STATUSES, NOT_FINISHED_STATUSES
 from pipelines.components.logstore.failures import naming_cures, plainly
+from pipelines.components.logstore.pruning import upkeep_is_dry
 from pipelines.components.logstore.schedule import Job, schedule_of
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.compact import TARGET_BYTES
 from pipelines.landing.maintenance.maintain import (
@@ -25,9 +27,11 @@ from pipelines.landing.maintenance.maintain import (
     Maintainer,
     Maintenance,
 )
+from pipelines.landing.operations.forget import plan_forget_older
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import ConfigError
 from sls_io.values.window import HOUR_S
+from sls_io.wire.client import SlsClient
 
 MAINTAINS_TAG = "sls/maintains"
 _MIB = 1024**2
@@ -53,6 +57,28 @@ class Upkeep(dg.Config):
         default=24.0,
         description="Files that no snapshot has are deleted when they are older than this; at least 24.",
     )
+
+
+def forget_op(logstore: Logstore) -> dg.OpDefinition:
+    """Removes what is older than `forget_after_days`, unless the upkeep beside it is a dry run."""
+
+    @dg.op(
+        name=f"forget__{logstore.name}",
+        description=f"Removes rows received more than {logstore.forget_after_days} days ago, for good.",
+        tags={"dagster/compute_kind": "iceberg"},
+    )
+    def forget(context: dg.OpExecutionContext) -> Iterator[dg.Output[None]]:
+        lake, shown_only = Lake.default(), upkeep_is_dry(context.run_config, logstore)
+        with plainly(logstore), naming_cures(logstore), SlsClient(logstore.service) as client:
+            planned = plan_forget_older(lake, logstore, client, logstore.forget_after_days)
+            if planned.needed and not shown_only:
+                execute(lake, planned)
+        rows = planned.view.rows
+        done = "would be removed" if shown_only else "removed"
+        context.log.info(f"{rows:,} rows older than {logstore.forget_after_days} days {done}")
+        yield dg.Output(None, metadata={f"rows {done}": rows})
+
+    return forget
 
 
 def maintenance_job(logstore: Logstore, bronze: dg.AssetKey, prune: dg.OpDefinition) -> dg.JobDefinition:
@@ -106,6 +132,8 @@ def maintenance_job(logstore: Logstore, bronze: dg.AssetKey, prune: dg.OpDefinit
     def job() -> None:
         maintain()
         prune()
+        if logstore.forget_after_days:
+            forget_op(logstore)()
 
     return job
 

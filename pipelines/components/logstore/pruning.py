@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from pipelines.components.logstore.dagster_private import delete_what_a_run_left
+from pipelines.components.logstore.dagster_private import delete_runs
 from pipelines.components.logstore.failures import plainly
 from pipelines.landing.logstore import Logstore
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
@@ -40,8 +40,10 @@ def prune_op(
     checks: Iterable[dg.AssetCheckKey],
     *,
     clock: Clock = SYSTEM_CLOCK,
+    page: int = _PAGE,
 ) -> dg.OpDefinition:
-    """The step. `assets` and `checks` are those whose newest events must stay."""
+    """The step. `assets` and `checks` are those whose newest events must stay; `page` runs are asked for, and
+    deleted, together."""
     told, proven = tuple(assets), tuple(checks)
 
     @dg.op(name=f"prune__{logstore.name}", description="Deletes old runs and what they logged.")
@@ -49,14 +51,12 @@ def prune_op(
         with plainly(logstore):
             if not 1 <= config.days <= config.failed_days:
                 raise ConfigError("days is at least 1 and not above failed_days")
-        execute = config.execute and not _shown_only(context.run_config, logstore)
-        old = list(_old(context.instance, logstore.name, config, clock.now()))
+        execute = config.execute and not upkeep_is_dry(context.run_config, logstore)
+        old = list(_old(context.instance, logstore.name, config, clock.now(), page))
         kept = _newest(context.instance, told, proven)
         gone = [run for run in old if run not in kept]
-        for run in gone if execute else ():
-            context.instance.delete_run(run)
-            delete_what_a_run_left(context.instance, run)
-            context.instance.compute_log_manager.delete_logs(prefix=[run])
+        for at in range(0, len(gone) if execute else 0, page):
+            delete_runs(context.instance, gone[at : at + page])
         context.log.info(
             f"{len(gone):,} old runs {'deleted' if execute else 'would be deleted'}, "
             f"{len(old) - len(gone):,} stay for what they told"
@@ -67,25 +67,25 @@ def prune_op(
     return prune
 
 
-def _shown_only(config: Mapping[str, Any], logstore: Logstore) -> bool:
-    """Whether the upkeep beside this step is a dry run: who asked for one expects that nothing goes."""
+def upkeep_is_dry(config: Mapping[str, Any], logstore: Logstore) -> bool:
+    """Whether the upkeep beside a step is a dry run: who asked for one expects that nothing goes."""
     upkeep = config.get("ops", {}).get(f"maintain__{logstore.name}", {}).get("config", {})
     return upkeep.get("execute") is False
 
 
-def _old(instance: dg.DagsterInstance, name: str, ages: Ages, now_s: float) -> Iterator[str]:
+def _old(instance: dg.DagsterInstance, name: str, ages: Ages, now_s: float, page: int) -> Iterator[str]:
     """Ids of ended runs that are old enough."""
     for job in _JOBS:
         wanted = dg.RunsFilter(job_name=f"{name}_{job}", statuses=list(_ENDED))
         cursor, more = None, True
         while more:
-            records = instance.get_run_records(wanted, limit=_PAGE, cursor=cursor)
+            records = instance.get_run_records(wanted, limit=page, cursor=cursor)
             for record in records:
                 good = record.dagster_run.status is dg.DagsterRunStatus.SUCCESS
                 kept_s = (ages.days if good else ages.failed_days) * _DAY_S
                 if record.end_time is not None and record.end_time < now_s - kept_s:
                     yield record.dagster_run.run_id
-            cursor, more = (records[-1].dagster_run.run_id if records else None), len(records) == _PAGE
+            cursor, more = (records[-1].dagster_run.run_id if records else None), len(records) == page
 
 
 def _newest(

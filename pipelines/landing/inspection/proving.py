@@ -96,7 +96,7 @@ def _decided(adopted: int, missing: int, gone: Gone, barred: int) -> Iterator[st
     if gone.rows or gone.before:
         yield f"{gone.rows} rows of {_hours_gone(gone)} were removed by decision"
     if barred:
-        yield f"{barred} rows are kept out by a decision that goes on: their values may not land"
+        yield f"{barred} rows were kept out by decision: their values were not to land"
 
 
 def _hours_gone(gone: Gone) -> str:

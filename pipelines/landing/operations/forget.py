@@ -47,6 +47,7 @@ from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.state import held_columns
 from pipelines.landing.ledger.values import Deed, Forgotten, Operation
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.operations import reach
 from pipelines.landing.table.contract import SYSTEM_COLUMNS, Contract
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger
@@ -393,6 +394,29 @@ def plan_forget_before(
         )
     later, about = _later(lake, logstore, client, place), f"--before {moment}"
     return _Removal(place, later, None, leaving, tuple(whole), (), about, reason, before=hour).planned()
+
+
+def plan_forget_older(lake: Lake, logstore: Logstore, client: SlsClient, days: int) -> Planned[Forget]:
+    """Look at what removing all receive hours of more than `days` days ago would do, as far as every shard
+    has passed them: what has not landed yet lands first. Changes nothing.
+
+    Nothing is needed where no such row is there and the service has none either, since no fill could bring
+    one. Raises as `plan_forget_before`.
+    """
+    place = look(lake, logstore, client)
+    passed = (entry.reached_s // HOUR_S for entry in place.ledger.shards.values() if not entry.closed)
+    hour = min([int(client.now_s()) // HOUR_S - 24 * days, *passed])
+    if hour > place.state.forgotten.before(place.origin.id):
+        found = plan_forget_before(lake, logstore, client, hour, reason=f"older than {days} days")
+        shown = (each.at_s for each in reach.oldest(client).values())
+        if found.view.rows or any(at_s is not None and at_s < hour * HOUR_S for at_s in shown):
+            return found
+    none = f"{place.name} has no rows of {place.origin.logstore} that are older than {days} days"
+    view = Forget(
+        table=place.name, origin=place.origin.id, what="", rows=0, hours={}, shards={}, adopted=0, files=0,
+        rewritten=0,
+    )  # fmt: skip
+    return Planned(view, place, None, nothing=none)
 
 
 def _whole_before(place: Place, hour: int) -> list[FileScanTask]:
