@@ -5,10 +5,12 @@ salt that the table has for itself. The value is written nowhere. The salt stand
 may read the table's metadata can try values: a name that he knows, or all of a small value space, such as
 telephone numbers. What a bar keeps secret is a value that nobody would think of.
 
-A value is what the column has, whatever its type is by then: `int` became `long`, and 7 is still barred.
+A value is what the column has, whatever its type is by then: `int` became `long`, and 7 is still barred; a
+key of texts was declared `hash`, and the digest of that text is.
 """
 
 import base64
+import hashlib
 import hmac
 import secrets
 from collections.abc import Mapping
@@ -59,10 +61,17 @@ class Bars:
         """Without these."""
         return replace(self, values=self.values - ended)
 
-    def made(self, origin: str, column: int, values: pa.Array) -> tuple["Bars", frozenset[Bar]]:
-        """The same with a salt, and the bars that these values of the column `column` would be."""
+    def inherited(self, old: frozenset[Bar], origin: str) -> "Bars":
+        """With `old` ones, which are of a logstore that goes on as another."""
+        return replace(self, values=self.values | {replace(bar, origin=origin) for bar in old})
+
+    def made(
+        self, origin: str, column: int, values: pa.Array, *, hashed: bool = False
+    ) -> tuple["Bars", frozenset[Bar]]:
+        """The same with a salt, and the bars that these values of the column `column` would be; `hashed`: the
+        column is declared `hash`."""
         salted = self if self.salt else replace(self, salt=secrets.token_hex(SALT_BYTES))
-        digests = _digests(bytes.fromhex(salted.salt), column, values)
+        digests = _digests(bytes.fromhex(salted.salt), column, values, hashed=hashed)
         return salted, frozenset(Bar(origin, column, digest) for digest in digests if digest)
 
 
@@ -71,10 +80,12 @@ class Barring:
     """What a writer needs of the bars of a logstore; picklable, and without a value.
 
     `columns`: the name that a column has by now -> its field id, and the digests of what may not land.
+    `hashed`: those that are declared `hash`.
     """
 
     salt: str = ""
     columns: Mapping[str, tuple[int, frozenset[str]]] = field(default_factory=dict)
+    hashed: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(self.columns)
@@ -85,7 +96,8 @@ class Barring:
         mask = pa.array(np.zeros(batch.num_rows, dtype=bool))
         for name, (column, barred) in self.columns.items():
             coded = batch.column(name).dictionary_encode()
-            found = [digest in barred for digest in _digests(salt, column, coded.dictionary)]
+            digests = _digests(salt, column, coded.dictionary, hashed=name in self.hashed)
+            found = [digest in barred for digest in digests]
             if any(found):
                 mask = pc.or_(mask, pc.fill_null(pa.array(found).take(coded.indices), False))
         return mask
@@ -106,9 +118,9 @@ class Barring:
         return PagePart(left, left.num_rows, errors, (part.sum - total) % SUM_MODULUS), rows, total
 
 
-def _digests(salt: bytes, column: int, values: pa.Array) -> list[str | None]:
+def _digests(salt: bytes, column: int, values: pa.Array, *, hashed: bool) -> list[str | None]:
     """Of each value what a bar of it would have; None for null and NaN, which no bar is about."""
-    texts = map(_plain, _numbered(values).to_pylist())
+    texts = (_plain(value, hashed=hashed) for value in _numbered(values).to_pylist())
     return [None if text is None else _digest(salt, column, text) for text in texts]
 
 
@@ -124,8 +136,9 @@ def _numbered(values: pa.Array) -> pa.Array:
     return values.cast(pa.int32()) if pa.types.is_date32(values.type) else values
 
 
-def _plain(value: object) -> bytes | None:
-    """A value as bytes, the same for each type that the column may have had: 7, 7.00 and 7 as a long are one.
+def _plain(value: object, *, hashed: bool) -> bytes | None:
+    """A value as bytes, the same for each type that the column may have had: 7, 7.00 and 7 as a long are one,
+    and so are a text and what `hash` makes of it.
 
     A float is the double that it is; 0.0 and -0.0 are equal, so they are one, too.
     """
@@ -134,7 +147,7 @@ def _plain(value: object) -> bytes | None:
     if isinstance(value, bytes):
         return b"x" + value
     if isinstance(value, str):
-        return b"s" + value.encode()
+        return b"s" + (value.encode() if hashed else hashlib.sha256(value.encode()).hexdigest().encode())
     if isinstance(value, bool):
         return b"b1" if value else b"b0"
     if isinstance(value, float):

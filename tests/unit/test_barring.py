@@ -1,5 +1,7 @@
 """What is kept of a value that may not land finds it again, whatever type the column has by then."""
 
+import hashlib
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -54,6 +56,16 @@ def test_a_value_is_found_again_in_every_type_that_can_have_it(
     by = barring(pa.array([barred], kind))
     for each in (kind, later):
         assert taken(by, pa.array(shown, kind).cast(each)) == [True] + [False] * (len(shown) - 1)
+
+
+def test_a_text_is_found_again_in_what_hash_makes_of_it() -> None:
+    digest = hashlib.sha256(b"bob").hexdigest()
+    plain = barring(pa.array(["bob"]))
+    later = replace(plain, hashed=frozenset({"key"}))
+    assert taken(later, pa.array([digest, "bob", None])) == [True, False, False]
+    salted, made = Bars().made("a", 7, pa.array([digest]), hashed=True)
+    named = Barring(salted.salt, {"key": (7, frozenset(bar.digest for bar in made))})
+    assert taken(named, pa.array(["bob", digest])) == [True, False]
 
 
 def test_what_is_kept_says_neither_the_value_nor_the_same_in_another_table_or_column() -> None:

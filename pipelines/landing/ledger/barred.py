@@ -39,4 +39,5 @@ def barring_of(state: TableState, origin: Origin, contract: Contract, schema: Sc
                 cures=(Do("declare the column again, or end that decision with `table forget --end`"),),
             )
         columns[name] = (bar.field, columns.get(name, (0, frozenset()))[1] | {bar.digest})
-    return Barring(state.forgotten.bars.salt, columns)
+    hashed = frozenset(column.name for column in contract.shown if column.pii == "hash")
+    return Barring(state.forgotten.bars.salt, columns, hashed)

@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 from pyiceberg.expressions import And
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask
+from pyiceberg.types import NestedField
 
 from pipelines.landing.barring import BARS_MAX, Bar
 from pipelines.landing.commit import authored
@@ -259,7 +260,7 @@ def plan_forget_where(
     asked = parse(where, schema)
     later = _later(lake, logstore, client, place)
     if end:
-        return _ending(place, asked, reason, later)
+        return _ending(place, asked, contract, reason, later)
     salt, barred = _barred(place, asked, contract, mine=not origin) if from_now_on else ("", frozenset[Bar]())
     if not without_missing:
         _check_none_missing(place)
@@ -313,13 +314,19 @@ def _barred(place: Place, asked: Where, contract: Contract, *, mine: bool) -> tu
             "have there: declare it first"
         )
     bars = place.state.forgotten.bars
-    salted, made = bars.made(place.origin.id, found[0].field_id, found[1])
+    salted, made = bars.made(place.origin.id, found[0].field_id, found[1], hashed=_hashed(contract, found[0]))
     if len(bars.values | made) > BARS_MAX:
         raise ConfigError(f"{place.name} would keep more than {BARS_MAX} values out; end some of them first")
     return salted.salt, made
 
 
-def _ending(place: Place, asked: Where, reason: str, look: Callable[[], Place]) -> Planned[Forget]:
+def _hashed(contract: Contract, field: NestedField) -> bool:
+    return any(column.name == field.name and column.pii == "hash" for column in contract.columns)
+
+
+def _ending(
+    place: Place, asked: Where, contract: Contract, reason: str, look: Callable[[], Place]
+) -> Planned[Forget]:
     """The plan by which the values of the filter may land again. Raises ConfigError when none of them is kept
     out."""
     found, standing = asked.values, bars_of(place.state, place.origin)
@@ -329,7 +336,10 @@ def _ending(place: Place, asked: Where, reason: str, look: Callable[[], Place]) 
         )
     origins = {bar.origin for bar in standing}
     bars = place.state.forgotten.bars
-    named = {b for o in origins for b in bars.made(o, found[0].field_id, found[1])[1]} & standing
+    column, values = found
+    hashed = _hashed(contract, column)
+    made = (bars.made(origin, column.field_id, values, hashed=hashed)[1] for origin in origins)
+    named = frozenset(bar for those in made for bar in those) & standing
     if not named:
         raise ConfigError(f"no such value is kept out of {place.name}: nothing to do")
     note = printable(reason.strip())[:REASON_CHARS_MAX]
@@ -352,7 +362,7 @@ def _ending(place: Place, asked: Where, reason: str, look: Callable[[], Place]) 
 
     def change_on(now: Place) -> authored.Change:
         forgotten = now.state.forgotten
-        kept = replace(forgotten, bars=forgotten.bars.less(frozenset(named)))
+        kept = replace(forgotten, bars=forgotten.bars.less(named))
         return replace(authored.unchanged(now.head, now.state, deed), forgotten=kept)
 
     def on(now: Place) -> Planned[Forget]:

@@ -194,7 +194,11 @@ def plan_moved(
     begun = Ledger(origin.id, {shard: ShardLedger(start=cursor) for shard, cursor in starts.items()})
     change = authored.unchanged(place.head, state, Deed(Operation.ADOPT, f"moved from {old}"))
     registered = publish.RegisteredOrigin(origin.id, view.after)
-    change = replace(change, ledgers={**state.ledgers, origin.id: begun}, origin=registered)
+    barred = frozenset(bar for bar in state.forgotten.bars.values if bar.origin == old)
+    bars = state.forgotten.bars.inherited(barred, origin.id)
+    forgotten = replace(state.forgotten, bars=bars)
+    ledgers = {**state.ledgers, origin.id: begun}
+    change = replace(change, ledgers=ledgers, origin=registered, forgotten=forgotten)
     return Planned(view, place, change, refusal="" if without_missing else view.refusal)
 
 
