@@ -8,7 +8,7 @@ import pytest
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.proof import VERIFIED
-from pipelines.landing.ledger.codec import FORGOTTEN_KEY
+from pipelines.landing.ledger.codec import FORGOTTEN_KEY, TAG
 from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.ledger.summary import summary_of
@@ -18,6 +18,7 @@ from sls_io.values.errors import ConfigError, LandingConflict
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World, group
 from tests.worlds.three_hours import fill, replaced
+from tests.worlds.two_logstores import second_logstore
 from tests.worlds.two_runs import At
 
 COLUMNS = {
@@ -312,6 +313,60 @@ def test_a_part_of_an_hour_that_the_service_still_has_is_said_to_be_left_out(
 
     assert proof["code"] in (0, EXIT_FAILED), proof
     assert not [p for s in proof["shards"] for p in s["problems"]]
+
+
+def test_maintenance_and_a_ledger_that_is_settled_anew_keep_the_decision(
+    started: World, command: Command
+) -> None:
+    assert command(*VERB, "--from-now-on", "--execute")["code"] == 0
+    started.land()
+    upkeep = command("table", "maintain", "--snapshots", "2", "--only", "compact,expire", "--execute")
+    assert upkeep["code"] == 0, upkeep
+    prove(command, 16)
+    started.table.manage_snapshots().remove_tag(TAG).commit()
+
+    adopted = command("table", "adopt", "--execute")
+
+    assert adopted["code"] == 0, adopted
+    prove(command, 16)
+    put(started, 12)
+    started.at(HOUR0_S + 2 * 3600 + 1500)
+    assert started.land().rows == 8
+    prove(command, 20)
+
+
+def test_a_mend_that_was_looked_at_before_the_decision_is_to_be_looked_at_again(
+    world: World, command: Command
+) -> None:
+    world.logstore = world.changed(columns=COLUMNS)
+    put(world, 6, score=str(2**40))
+    world.at(HOUR0_S + 120)
+    world.land()
+    wide, hours = world.changed(columns={**COLUMNS, "score": "long"}), range(HOUR0, HOUR0 + 1)
+    with world.client as client:
+        mend = plan_mend(world.lake, wide, client, hours)
+    assert (mend.view.mended, mend.view.barred) == (6, 0)
+    assert (
+        command("table", "forget", "--where", "day = '2026-01-01'", "--from-now-on", "--execute")["code"] == 0
+    )
+
+    with pytest.raises(LandingConflict, match="what may land"):
+        execute(world.lake, mend)
+
+    assert world.proof(pull=True).verdict == VERIFIED
+
+
+def test_another_logstore_of_the_table_lands_what_it_has(started: World, command: Command) -> None:
+    other = World(started.emulator, started.lake, second_logstore(started, rows=0), started.engine)
+    other.logstore = other.changed(columns=COLUMNS)
+    started.logstore = started.changed(shared=True)
+    assert command(*VERB, "--from-now-on", "--execute")["code"] == 0
+    put(other, 6)
+    other.at(HOUR0_S + 2 * 3600 + 1000)
+
+    assert (other.land().rows, started.land().rows) == (6, 8)
+
+    assert other.proof(pull=True).verdict == started.proof(pull=True).verdict == VERIFIED
 
 
 def test_a_table_without_such_a_decision_has_the_text_that_it_had(started: World) -> None:

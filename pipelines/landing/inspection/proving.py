@@ -6,7 +6,7 @@ ever. So their rows are held against their ledgers, too. Rows of origins without
 number, or of other hands) are counted and named, no more.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -138,20 +138,14 @@ def _with_windows(e: Evidence, proof: ShardProof, gone: Gone, barred: _Barred) -
     rest = [w for w in mine if w.hour >= gone.before and gone.hours.overlaps(w.hour, w.hour + 1)]
     told = e.pulled or SecondPull()
     landed, pulled = ([w for w in asked if w in had] for had in (e.landed, told.windows))
-    alone = [w for w in pulled if w.hour not in barred]
-    hourly, unsure = _unlike_hours(e, told, [w for w in pulled if w.hour in barred], barred)
-    wrong = [
-        *_emptied(e, emptied),
-        *_unlike_landings(e, landed, barred),
-        *_unlike_service(e, told, alone),
-        *hourly,
-    ]
+    unlike, unsure = _unlike_service(e, told, pulled, barred)
+    wrong = [*_emptied(e, emptied), *_unlike_landings(e, landed, barred), *unlike]
     return replace(
         proof,
         windows=len(emptied) + len(landed),
         windows_left=sum(w in e.landed for w in rest),
         windows_pulled=len(pulled) - len(unsure),
-        rows_pulled=None if e.pulled is None else sum(told.windows[w][0] for w in pulled if w not in unsure),
+        rows_pulled=None if e.pulled is None else _summed(told.windows[w] for w in {*pulled} - {*unsure})[0],
         hours_short=_hours(wrong, -1),
         hours_over=_hours(wrong, 1),
         problems=(
@@ -249,7 +243,16 @@ def _unsure(windows: list[Window]) -> Iterator[str]:
         )
 
 
-def _unlike_service(e: Evidence, told: SecondPull, windows: Iterable[Window]) -> Iterator[_Wrong]:
+def _unlike_service(
+    e: Evidence, told: SecondPull, windows: Collection[Window], barred: _Barred
+) -> tuple[list[_Wrong], list[Window]]:
+    """Windows that hold other rows than the service, and those of which nobody can say."""
+    alone = [window for window in windows if window.hour not in barred]
+    wrong, unsure = _unlike_hours(e, told, [w for w in windows if w.hour in barred], barred)
+    return [*_unlike_windows(e, told, alone), *wrong], unsure
+
+
+def _unlike_windows(e: Evidence, told: SecondPull, windows: Iterable[Window]) -> Iterator[_Wrong]:
     for window in windows:
         (rows, _), (had, _) = here, there = e.windows[window], told.windows[window]
         if rows != had:

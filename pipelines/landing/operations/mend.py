@@ -96,17 +96,17 @@ class _Mending:
         """Write them anew."""
         place, files = self.place, list[DataFile]()
         reader = _reader(view.mode, self.logstore, place, self.schema, self.hours)
-        keeper = _Keeper(place, self.barring)
+        sieve = _Sieve(place, self.barring)
         for task in self.tasks:
-            kept_until_now = keeper.left
+            kept_until_now = sieve.left
             batches = map(partial(kept.mended, reader), rewrite.read(place, task, self.schema))
-            done = rewrite.write(place, task, self.schema, keeper.kept(batches))
-            rows = keeper.left - kept_until_now + (done.file.record_count if done.file else 0)
+            done = rewrite.write(place, task, self.schema, sieve.kept(batches))
+            rows = sieve.left - kept_until_now + (done.file.record_count if done.file else 0)
             if rows == 0 or (not task.delete_files and rows != task.file.record_count):
                 raise InvariantBroken(f"a file of {place.name} has other rows after they were read again")
             files.extend([done.file] if done.file else ())
         deed = Deed(_OPERATIONS[view.mode], hours_text(self.hours))
-        change_on = partial(self._change_on, deed, tuple(files), keeper.leaving)
+        change_on = partial(self._change_on, deed, tuple(files), sieve.leaving)
         return rewrite.with_files(view, place, self.tasks, change_on, self.look)
 
     def _change_on(
@@ -131,7 +131,7 @@ class _Mending:
         )
 
 
-class _Keeper:
+class _Sieve:
     """Rows that were read again without those of the logstore that may not land: `left` of these so far."""
 
     def __init__(self, place: Place, barring: Barring) -> None:
