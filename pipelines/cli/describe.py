@@ -12,7 +12,7 @@ from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, span, verb
 from pipelines.landing.commit.effect import record
-from pipelines.landing.inspection.describe import ShardView, refusal
+from pipelines.landing.inspection.describe import ShardView, kept_out, refusal
 from pipelines.landing.inspection.describe import describe as look_at_shards
 from pipelines.landing.inspection.history import HourFiles, hours_of
 from pipelines.landing.inspection.runway import Runway, ShardRunway, days
@@ -40,6 +40,7 @@ def describe(output: Output, *, name: str | None) -> None:
         views = look_at_shards(logstore, lake, client, heads=heads)
         facts = vitals(logstore, lambda: lake, lambda: client, heads=heads, whole=True)
         refused = refusal(logstore, lake, client)
+        barred = kept_out(logstore, lake, client)
     files = hours_of(logstore, lake)
     show(output, logstore, views, facts)
     show_files(output, files)
@@ -52,9 +53,12 @@ def describe(output: Output, *, name: str | None) -> None:
         )
     if logstore.transform:
         output.say(f"rows are transformed by {escape(logstore.transform)}")
+    for column, values in barred.items():
+        output.say(f"rows with {values:,} values of {escape(column)} are kept out, by decision")
     output.result(
         {
             "logstore": logstore.name,
+            "barred": barred,
             "transform": logstore.transform,
             "shards": [asdict(view) for view in views],
             "ahead": [view.shard for view in views if view.ahead],

@@ -49,7 +49,7 @@ def _plain(entry: Entry) -> dict[str, Any]:
     """The landing for a program. A snapshot keeps no sum of a window: the ledger's is one of the shard."""
     plain = asdict(entry) | {"rows": entry.rows}
     for window in plain["windows"]:
-        del window["sum"]
+        del window["sum"], window["barred"]
     return plain
 
 

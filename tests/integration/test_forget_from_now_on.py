@@ -126,6 +126,8 @@ def test_rows_of_a_person_leave_and_never_land_again(started: World, command: Co
 
     assert done["code"] == 0 and numbers(started) == others(0, 36)
     assert done["what"] == "forget --where on user --from-now-on: request 17"
+    assert command("describe")["barred"] == {"user": 1}
+    assert "rows with 1 values of user are kept out" in command("describe", json=False)["text"]
     prove(command, 12)
     assert started.land().rows == 8
     assert numbers(started) == others(0, 48) and reconcile(started.table) == []

@@ -3,6 +3,7 @@
 Nothing here claims a shard, writes a file or commits. `preview` plans as if every shard were ours.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from pipelines.landing.coordinators import Standing, standing
 from pipelines.landing.inspection.backlog import backlog_of
 from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.inspection.upcoming import upcoming
+from pipelines.landing.ledger.barred import bars_of
 from pipelines.landing.ledger.left import rates_of
 from pipelines.landing.ledger.newest_landing import added_entries, check_adds_up
 from pipelines.landing.ledger.reading import tasks_of
@@ -23,6 +25,7 @@ from pipelines.landing.ledger.start import (
     check_reset,
     fill_only,
     find_table,
+    known,
     lowered,
     unknown_beside,
 )
@@ -244,6 +247,16 @@ def describe(
         )
         for v in views
     ]
+
+
+def kept_out(logstore: Logstore, lake: Lake, client: SlsClient) -> dict[str, int]:
+    """Of how many values of each column no row lands, since a person decided it."""
+    table = lake.load(logstore.table)
+    if table is None:
+        return {}
+    state, names = facts(table), {field.field_id: field.name for field in table.schema().fields}
+    found = Counter(names.get(bar.field, "") for bar in bars_of(state, known(state, client.origin())))
+    return dict(sorted(found.items()))
 
 
 def _newest_snapshots(table: Table, ledger: Ledger) -> Mapping[int, int]:
