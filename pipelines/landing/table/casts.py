@@ -20,7 +20,8 @@ gives the same answers as the slow one. A text fits when it is, from its first c
                     Z, z, +HH, +HHMM, +HH:MM. No offset without a time: 2024-01-02-08 may mean eight
                     o'clock
     timestamp(...)  what the format says, each directive with all its digits: %Y four, %m %d %H %M %S
-                    two; %b jan to dec in any case; %f a fraction; %z Z, +HHMM, +HH:MM
+                    two; %y two, 1969 to 2068 (as POSIX strptime); %b jan to dec in any case; %f a
+                    fraction; %z Z, +HHMM, +HH:MM
     epoch_s, _ms    -?D, then if there a point and a fraction
 
 D is one or more of the ten ASCII digits, leading zeros are free. No digit of another script, no
@@ -36,6 +37,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -61,8 +63,43 @@ _DAY_US = 86_400_000_000
 _QUARTER_US = 900_000_000
 
 
+def each_once(text: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """`convert` of the array; it is shown each text once, and no null.
+
+    Of a column of a million rows with a hundred values, a hundred texts are converted. A cast never sees
+    which row a text is of, and cannot depend on it.
+    """
+    distinct = text.dictionary_encode()
+    return convert(distinct.dictionary).take(distinct.indices)
+
+
+class Cast:
+    """Called with texts it answers an array of `type`, null where a text does not fit."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def type(self) -> pa.DataType:
+            """A field of each cast, but for that of decimals."""
+
+    def __call__(self, text: pa.Array) -> pa.Array:
+        """`text` as `type`."""
+        try:
+            quick = self._quickly(text)
+        except pa.ArrowInvalid:
+            quick = None
+        return each_once(text, self._exactly) if quick is None else quick
+
+    def _quickly(self, text: pa.Array) -> pa.Array | None:
+        """The whole array at once, where that gives the same answers; else None, or ArrowInvalid."""
+        return None
+
+    def _exactly(self, text: pa.Array) -> pa.Array:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class Whole:
+class Whole(Cast):
     """Whole numbers; `type` is a signed integer.
 
     The quick way is taken only where all texts are digits and signs: Arrow also reads `0x10`, as 16.
@@ -70,14 +107,8 @@ class Whole:
 
     type: pa.DataType
 
-    def __call__(self, text: pa.Array) -> pa.Array:
-        """`text` as `type`, null where it does not fit."""
-        if _only(text, b"-0123456789"):
-            try:
-                return text.cast(self.type)
-            except pa.ArrowInvalid:
-                pass
-        return each_once(text, self._exactly)
+    def _quickly(self, text: pa.Array) -> pa.Array | None:
+        return text.cast(self.type) if _only(text, b"-0123456789") else None
 
     def _exactly(self, text: pa.Array) -> pa.Array:
         """By size and sign apart. Up to 19 digits fit into 64 bits without a sign, and zeros in front do not
@@ -95,7 +126,7 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class Decimal:
+class Decimal(Cast):
     """Decimals of `precision` digits, `scale` of them behind the point.
 
     Arrow's cast counts in 128 bits and does not look when they run over: it made 1.000 of
@@ -111,14 +142,9 @@ class Decimal:
         """The column's."""
         return pa.decimal128(self.precision, self.scale)
 
-    def __call__(self, text: pa.Array) -> pa.Array:
-        """`text` as decimals, null where it does not fit."""
-        if _longest(text) <= 38 - self.scale and _only(text, b"-.0123456789"):
-            try:
-                return text.cast(self.type)
-            except pa.ArrowInvalid:
-                pass
-        return each_once(text, self._exactly)
+    def _quickly(self, text: pa.Array) -> pa.Array | None:
+        plain = _lengths(text).max(initial=0) <= 38 - self.scale and _only(text, b"-.0123456789")
+        return text.cast(self.type) if plain else None
 
     def _exactly(self, text: pa.Array) -> pa.Array:
         """Worked example, decimal(5,2): three digits before the point, two behind it. 000123.4500 is 123.45;
@@ -146,19 +172,14 @@ def _without_zeros(text: pa.Array) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class Floating:
+class Floating(Cast):
     """Binary numbers; `type` is float or double. Arrow's cast rounds once, to the nearest even."""
 
     type: pa.DataType
 
-    def __call__(self, text: pa.Array) -> pa.Array:
-        """`text` as `type`, null where it does not fit."""
-        if _only(text, b"+-.0123456789eE"):
-            try:
-                return self._honest(text, text.cast(self.type))
-            except pa.ArrowInvalid:
-                pass
-        return each_once(text, self._exactly)
+    def _quickly(self, text: pa.Array) -> pa.Array | None:
+        plain = _only(text, b"+-.0123456789eE")
+        return self._honest(text, text.cast(self.type)) if plain else None
 
     def _exactly(self, text: pa.Array) -> pa.Array:
         fits = pc.match_substring_regex(
@@ -184,14 +205,10 @@ class Floating:
 
 
 @dataclass(frozen=True)
-class Boolean:
+class Boolean(Cast):
     """true, false, 1, 0."""
 
     type: pa.DataType = BOOLEAN
-
-    def __call__(self, text: pa.Array) -> pa.Array:
-        """`text` as booleans, null where it does not fit."""
-        return each_once(text, self._exactly)
 
     def _exactly(self, text: pa.Array) -> pa.Array:
         lower = pc.ascii_lower(text)
@@ -200,14 +217,10 @@ class Boolean:
 
 
 @dataclass(frozen=True)
-class Date:
+class Date(Cast):
     """YYYY-MM-DD."""
 
     type: pa.DataType = DATE32
-
-    def __call__(self, text: pa.Array) -> pa.Array:
-        """`text` as days, null where it does not fit."""
-        return each_once(text, self._exactly)
 
     def _exactly(self, text: pa.Array) -> pa.Array:
         parts = pc.extract_regex(text, rf"^{_DAY}$")
@@ -217,15 +230,11 @@ class Date:
 
 
 @dataclass(frozen=True)
-class UnixTime:
+class UnixTime(Cast):
     """Seconds or milliseconds since 1970, with a decimal fraction or not; `unit_us` is 10**6 or 10**3."""
 
     unit_us: int
     type: pa.DataType = TIMESTAMP
-
-    def __call__(self, text: pa.Array) -> pa.Array:
-        """`text` as moments, null where it does not fit."""
-        return each_once(text, self._exactly)
 
     def _exactly(self, text: pa.Array) -> pa.Array:
         """The fraction is filled up with zeros to the unit: of seconds, 1.5 is 1 and 500000 microseconds. At
@@ -241,12 +250,12 @@ class UnixTime:
         return _moments(moments, _flags(parts.is_valid()))
 
 
-INT, LONG = Whole(pa.int32()), Whole(pa.int64())
+INT, LONG, DATE = Whole(pa.int32()), Whole(pa.int64()), Date()
 FLOAT, DOUBLE = Floating(pa.float32()), Floating(pa.float64())
-DATE = Date()
 
 _DIRECTIVES = {
     "Y": r"(?P<year>[0-9]{4})",
+    "y": r"(?P<short_year>[0-9]{2})",
     "m": r"(?P<month>[0-9]{2})",
     "b": "(?P<month_name>" + "|".join("".join(f"[{c}{c.upper()}]" for c in m) for m in MONTHS) + ")",
     "d": r"(?P<day>[0-9]{2})",
@@ -260,7 +269,7 @@ _DIRECTIVES = {
 """Letters are written out: (?i:sep) also takes U+017F, which folds into an s."""
 
 _SHORT = {"F": "%Y-%m-%d", "T": "%H:%M:%S"}
-_BEGINS_WITH_DIGIT = re.compile(r"%[YmdHMSFTf]|[0-9]")
+_BEGINS_WITH_DIGIT = re.compile(r"%[YymdHMSFTf]|[0-9]")
 _DAY = r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
 _ISO = (
     rf"{_DAY}(?:[Tt ](?P<hour>[0-9]{{2}}):(?P<minute>[0-9]{{2}})"
@@ -272,7 +281,7 @@ _NO_PLACE = re.compile(r"localtime|posixrules|Factory|(?:posix|right)/.*")
 
 
 @dataclass(frozen=True)
-class Timestamp:
+class Timestamp(Cast):
     """Text in one format. `zone` names where a text without an offset was written; "" means that
     such a text does not fit."""
 
@@ -293,16 +302,12 @@ class Timestamp:
         if format_text == "iso":
             return Timestamp(f"^{_ISO}$", zone)
         pattern, used = _compiled(format_text)
-        if not {"Y", "d"} <= used or len({"m", "b"} & used) != 1:
-            raise ConfigError(f"time format {format_text!r}: needs %Y, %d and one of %m, %b")
+        if "d" not in used or any(len(one & used) != 1 for one in ({"Y", "y"}, {"m", "b"})):
+            raise ConfigError(f"time format {format_text!r}: needs %d, one of %Y, %y and one of %m, %b")
         if ("z" in used) == bool(zone):
             cure = "remove the zone, every value has its own" if zone else "add a zone, such as ', UTC'"
             raise ConfigError(f"time format {format_text!r}: {cure}")
         return Timestamp(f"^{pattern}$", zone)
-
-    def __call__(self, text: pa.Array) -> pa.Array:
-        """`text` as moments, null where it does not fit."""
-        return each_once(text, self._exactly)
 
     def _exactly(self, text: pa.Array) -> pa.Array:
         parts = pc.extract_regex(text, self.pattern)
@@ -319,9 +324,6 @@ class Timestamp:
         return _moments(local - offset, fits)
 
 
-Cast = Whole | Decimal | Floating | Boolean | Date | UnixTime | Timestamp
-
-
 def _compiled(format_text: str) -> tuple[str, set[str]]:
     """(expression, the directives in it). Raises ConfigError for one that is unknown or there twice."""
     whole = re.sub(r"%([FT%])", lambda short: _SHORT.get(short[1], short[0]), format_text)
@@ -334,7 +336,7 @@ def _compiled(format_text: str) -> tuple[str, set[str]]:
         if directive not in _DIRECTIVES or directive in used:
             raise ConfigError(
                 f"time format {format_text!r}: %{directive} is unknown or there twice; "
-                "use each of %Y %m %b %d %H %M %S %f %z %F %T at most once, and %% for a percent sign"
+                "use each of %Y %y %m %b %d %H %M %S %f %z %F %T at most once, and %% for a percent sign"
             )
         if directive == "f" and _BEGINS_WITH_DIGIT.match(whole, match.end()):
             raise ConfigError(
@@ -394,11 +396,14 @@ class _Parts:
     def _number(self, name: str) -> Ints:
         if name not in self._names:
             return np.zeros(len(self.parts), dtype=np.int64)
-        return _number(_or_zero(self.parts.field(name)))
+        return _number(self.parts.field(name))
 
     def local_us(self) -> tuple[Ints, Flags]:
         """(microseconds from 1970-01-01 00:00 on the same wall clock, whether such a time exists)."""
         year, month, day = self._number("year"), self._number("month"), self._number("day")
+        if "short_year" in self._names:
+            year = self._number("short_year")
+            year = year + np.where(year < 69, 2000, 1900)
         if "month_name" in self._names:
             lower = pc.ascii_lower(self.parts.field("month_name"))
             index = pc.index_in(lower, pa.array(MONTHS, pa.string()))
@@ -448,16 +453,6 @@ def _days(year: Ints, month: Ints, day: Ints) -> Ints:
     return days + day_of_year - 719_468
 
 
-def each_once(text: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """`convert` of the array; it is shown each text once, and no null.
-
-    Of a column of a million rows with a hundred values, a hundred texts are converted. A cast never sees
-    which row a text is of, and cannot depend on it.
-    """
-    distinct = text.dictionary_encode()
-    return convert(distinct.dictionary).take(distinct.indices)
-
-
 def _moments(moments: Ints, fits: Flags) -> pa.Array:
     fits = fits & (moments >= _YEAR_1_US) & (moments < _YEAR_10000_US)
     return pa.array(moments, mask=~fits).cast(TIMESTAMP)
@@ -484,10 +479,6 @@ def _lengths(text: pa.Array) -> Ints:
     """Bytes of each text; an array with nulls has any number there."""
     lengths: Ints = np.diff(_offsets_of(text))
     return lengths
-
-
-def _longest(text: pa.Array) -> int:
-    return int(_lengths(text).max(initial=0))
 
 
 def _offsets_of(text: pa.Array) -> NDArray[np.int32]:
