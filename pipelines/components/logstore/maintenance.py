@@ -27,7 +27,7 @@ from pipelines.landing.maintenance.maintain import (
     Maintainer,
     Maintenance,
 )
-from pipelines.landing.operations.forget import plan_forget_older
+from pipelines.landing.operations.forget import has_landed, plan_forget_older
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import ConfigError
 from sls_io.values.window import HOUR_S
@@ -70,10 +70,12 @@ def forget_op(logstore: Logstore) -> dg.OpDefinition:
     def forget(context: dg.OpExecutionContext) -> Iterator[dg.Output[None]]:
         lake, shown_only = Lake.default(), upkeep_is_dry(context.run_config, logstore)
         with plainly(logstore), naming_cures(logstore), SlsClient(logstore.service) as client:
-            planned = plan_forget_older(lake, logstore, client, logstore.forget_after_days)
-            if planned.needed and not shown_only:
-                execute(lake, planned)
-        rows = planned.view.rows
+            rows = 0
+            if has_landed(lake, logstore, client):
+                planned = plan_forget_older(lake, logstore, client, logstore.forget_after_days)
+                rows = planned.view.rows
+                if planned.needed and not shown_only:
+                    execute(lake, planned)
         done = "would be removed" if shown_only else "removed"
         context.log.info(f"{rows:,} rows older than {logstore.forget_after_days} days {done}")
         yield dg.Output(None, metadata={f"rows {done}": rows})

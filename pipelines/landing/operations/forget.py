@@ -45,7 +45,8 @@ from pipelines.landing.hours import hour_text, moment_text
 from pipelines.landing.ledger.barred import bars_of
 from pipelines.landing.ledger.place import Place, look
 from pipelines.landing.ledger.reading import tasks_of
-from pipelines.landing.ledger.state import held_columns
+from pipelines.landing.ledger.start import known
+from pipelines.landing.ledger.state import facts, held_columns
 from pipelines.landing.ledger.values import Deed, Forgotten, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
@@ -404,6 +405,15 @@ def plan_forget_before(
         )
     later, about = _later(lake, logstore, client, place), f"--before {moment}"
     return _Removal(place, later, None, leaving, tuple(whole), (), about, reason, before=hour).planned()
+
+
+def has_landed(lake: Lake, logstore: Logstore, client: SlsClient) -> bool:
+    """Whether the logstore has a history in its table: before it has, nothing is old."""
+    table = lake.load(logstore.table)
+    if table is None:
+        return False
+    state = facts(table)
+    return state.ledger(known(state, client.origin()).id).started
 
 
 def plan_forget_older(lake: Lake, logstore: Logstore, client: SlsClient, days: int) -> Planned[Forget]:
