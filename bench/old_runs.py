@@ -1,99 +1,96 @@
 """Runs of long ago in Dagster's storage: a real run, told again with another id, other hours, other times.
 
-Tags, partitions, start, end and what is asked over all runs go through the storages' own calls. The file of
-each run, which only the page reads, is the one of the run that is told again, with another id in it. Of one
-second for each run, as Dagster itself takes to make the file and store each event, a tenth is left.
+Rows of the run and of what is asked over all runs are copied as they are, with these texts exchanged; so is
+the file of each run, which only the page reads. By Dagster's own calls each run would take a third of a
+second, most of it for that file.
 """
 
 import re
+import sqlite3
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
-import sqlalchemy
-from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS, DagsterEventType
 from dagster._core.storage.event_log import SqliteEventLogStorage
-from dagster_shared.serdes import deserialize_value, serialize_value
 
 from pipelines.components.logstore.schedule import hour_key
 
-_STAMPED = (DagsterEventType.RUN_START, DagsterEventType.RUN_SUCCESS, DagsterEventType.RUN_FAILURE)
-_MIRRORED = {*ASSET_EVENTS, *ASSET_CHECK_EVENTS, *_STAMPED}
-_INDEX = "index"
 _HOURS_BACK = 12
 SECONDS = 20.0
 """So long each run took."""
-
-
-class KeptOpen(SqliteEventLogStorage):
-    """The same index, by one connection; what is stored of a run itself goes nowhere."""
-
-    def __init__(self, base_dir: str, template: str) -> None:
-        super().__init__(base_dir)
-        self._index, self._nowhere = (
-            sqlalchemy.create_engine(self.conn_string_for_shard(shard)).connect()
-            for shard in (_INDEX, template)
-        )
-
-    def _connect(self, shard: str) -> Any:
-        return nullcontext(self._index if shard == _INDEX else self._nowhere)
-
-    @contextmanager
-    def stored(self) -> Iterator[None]:
-        """One transaction."""
-        with self._index.begin(), self._nowhere.begin() as nowhere:
-            yield
-            nowhere.rollback()
+_Rows = list[dict[str, object]]
 
 
 class OldRuns:
-    """Copies of the runs `templates`, in the same instance, whose storage is SQLite. Their newest hour is
-    `hour` (since 1970); a copy tells its hours in the same way."""
+    """Copies of the runs `templates`, in the same instance, whose storages are SQLite files. Their
+    newest hour is `hour` (since 1970); a copy tells its hours in the same way."""
 
     def __init__(self, instance: dg.DagsterInstance, templates: Sequence[str], hour: int) -> None:
         storage = instance.event_log_storage
         assert isinstance(storage, SqliteEventLogStorage)
-        self._instance, self._hour = instance, hour
-        self._templates = {}
-        for run in templates:
-            entries = instance.all_logs(run)
-            seconds = entries[-1].timestamp - entries[0].timestamp
-            told = [
-                ((e.timestamp - entries[0].timestamp) / seconds, serialize_value(e))
-                for e in entries
-                if e.dagster_event is not None and e.dagster_event.event_type in _MIRRORED
-            ]
-            file = Path(storage.path_for_shard(run)).read_bytes()
-            self._templates[run] = (serialize_value(instance.get_run_by_id(run)), told, file)
-        self._storage = KeptOpen(str(Path(storage.path_for_shard(_INDEX)).parent), templates[0])
+        self._hour, self._folder = hour, Path(storage.path_for_shard("index")).parent
+        runs = next(Path(instance.root_directory).rglob("runs.db"))
+        self._databases = [self._folder / "index.db", runs]
+        self._templates = templates
 
-    def add(self, template: str, begun_s: float) -> str:
-        """A run that began then; its id. The hour it began in is the newest that it tells."""
-        run, told, file = self._templates[template]
-        run_id, hour = str(uuid.uuid4()), int(begun_s) // 3600
-        new = {hour_key(self._hour - n): hour_key(hour - n) for n in range(_HOURS_BACK)}
-        names = re.compile("|".join((*new, template)))
-        new[template] = run_id
+    def add(self, runs: Iterable[tuple[str, float]]) -> list[str]:
+        """A run for each: of which template, and when it began (unix seconds); their ids. The hour it began
+        in is the newest that it tells."""
+        made = list[str]()
+        open_ = [sqlite3.connect(path) for path in self._databases]
+        kept = {
+            run: [(db, table, _rows_of(db, table, run)) for db in open_ for table in _tables(db)]
+            for run in self._templates
+        }
+        files = {run: (self._folder / f"{run}.db").read_bytes() for run in self._templates}
+        for template, begun_s in runs:
+            made.append(new := str(uuid.uuid4()))
+            names = {**self._hours(int(begun_s) // 3600), template: new}
+            for db, table, rows in kept[template]:
+                _insert(db, table, [_copied(row, names, begun_s) for row in rows])
+            (self._folder / f"{new}.db").write_bytes(files[template].replace(template.encode(), new.encode()))
+        for db in open_:
+            db.commit()
+            db.close()
+        return made
 
-        def copied(text: str) -> Any:
-            return deserialize_value(names.sub(lambda found: new[found[0]], text))
+    def _hours(self, hour: int) -> dict[str, str]:
+        return {hour_key(self._hour - n): hour_key(hour - n) for n in range(_HOURS_BACK)}
 
-        runs = self._instance.run_storage
-        runs.add_historical_run(copied(run), datetime.fromtimestamp(begun_s, UTC))
-        Path(self._storage.path_for_shard(run_id)).write_bytes(
-            file.replace(template.encode(), run_id.encode())
-        )
-        stamped = []
-        with self._storage.stored():
-            for part, text in told:
-                entry: dg.EventLogEntry = copied(text)._replace(timestamp=begun_s + part * SECONDS)
-                self._storage.store_event(entry)
-                if entry.dagster_event is not None and entry.dagster_event.event_type in _STAMPED:
-                    stamped.append((entry.dagster_event, datetime.fromtimestamp(entry.timestamp, UTC)))
-        for event, moment in stamped:
-            runs.handle_run_event(run_id, event, moment)
-        return run_id
+
+def _columns(db: sqlite3.Connection, table: str) -> list[str]:
+    return [str(row[1]) for row in db.execute(f"PRAGMA table_info({table})")]
+
+
+def _tables(db: sqlite3.Connection) -> list[str]:
+    """Those with rows of single runs."""
+    names = [str(name) for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    return [name for name in names if "run_id" in _columns(db, name)]
+
+
+def _rows_of(db: sqlite3.Connection, table: str, run: str) -> _Rows:
+    columns = _columns(db, table)
+    found = db.execute(f"SELECT * FROM {table} WHERE run_id = ? ORDER BY id", (run,)).fetchall()
+    return [dict(zip(columns, row, strict=True)) for row in found]
+
+
+def _copied(row: Mapping[str, object], names: Mapping[str, str], begun_s: float) -> dict[str, object]:
+    """The row with other ids, hours and times; its own number is the database's."""
+    pattern = re.compile("|".join(map(re.escape, names)))
+    moment = f"{datetime.fromtimestamp(begun_s, UTC):%Y-%m-%d %H:%M:%S.%f}"
+    times = {"start_time": begun_s, "end_time": begun_s + SECONDS}
+    times_told = dict.fromkeys(("create_timestamp", "update_timestamp", "timestamp"), moment)
+    new: dict[str, object] = {}
+    for name, value in row.items():
+        text = pattern.sub(lambda found: names[found[0]], value) if isinstance(value, str) else value
+        new[name] = {**times, **times_told}.get(name, text) if value is not None else None
+    new.pop("id")
+    return new
+
+
+def _insert(db: sqlite3.Connection, table: str, rows: _Rows) -> None:
+    for row in rows:
+        marks = ", ".join("?" * len(row))
+        db.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))

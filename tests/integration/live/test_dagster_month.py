@@ -28,11 +28,12 @@ def test_of_a_month_of_runs_a_night_leaves_two_weeks_and_what_told_an_hour_last(
     page.world.emulator.admin.remove(int(fault))
     old = OldRuns(instance, (well, failed), hour)
     oldest = int(now_s) // HOUR_S - 31 * 24
-    spread = {old.add(well, at * float(HOUR_S) + 60): at for at in range(oldest + 24, oldest + 31 * 24, 12)}
-    dense = {
-        old.add(failed if number % 10 == 5 else well, oldest * float(HOUR_S) + 900.0 * number + 60): number
-        for number in range(48)
-    }
+    hours = range(oldest + 24, oldest + 31 * 24, 12)
+    spread = dict(zip(old.add((well, at * float(HOUR_S) + 60) for at in hours), hours, strict=True))
+    began_s = [oldest * float(HOUR_S) + 900.0 * number + 60 for number in range(48)]
+    kinds = [failed if number % 10 == 5 else well for number in range(48)]
+    made = old.add(zip(kinds, began_s, strict=True))
+    dense = {run: number for number, run in enumerate(made)}
     red = {run for run, number in dense.items() if number % 10 == 5}
     files = shards(instance)
     assert len(files) >= len(spread) + len(dense)
