@@ -66,10 +66,11 @@ def published(logstore: Logstore, client: SlsClient) -> Mapping[int, GroupCheckp
 def _leases(logstore: Logstore, client: SlsClient, clock: Clock) -> "SqlLease":
     from sls_io.coordination.sql_lease import SqlLease
 
+    known = None if logstore.coordinator.weighs else 1
     return SqlLease.at(
         _address(logstore),
         logstore.group,
-        lambda: {shard.id: 1 for shard in client.shards()},
+        lambda: {shard.id: known for shard in client.shards()},
         signature=client.origin().id,
         assignor=logstore.coordinator.assignor,
         clock=clock,

@@ -32,6 +32,8 @@ LOOPBACK_REGION = "loopback"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _IN_ENVIRONMENT = "env:"
 _IMPORT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
+_COUNTING = ("sticky", "range", "round_robin")
+"""The assignors that count shards, whatever one weighs."""
 _GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 PAGE_GROUPS_MAX = 1000
@@ -262,7 +264,7 @@ class Coordination(Settings):
     `database` is the address of the leases (`sqlite:////FILE`, `postgresql://USER@HOST/DATABASE`, `mysql`,
     `mariadb`), without a password, or `env:VARIABLE`, an environment variable that has an address, which may
     have one; "" has the service's group hold them. `assignor` says who gets which shard: `sticky`, `range`,
-    `round_robin`, or `package.module:function`. All workers of a group need the same.
+    `round_robin`, `weighted`, or `package.module:function`. All workers of a group need the same.
     """
 
     database: str = ""
@@ -294,8 +296,8 @@ class Coordination(Settings):
     @field_validator("assignor")
     @classmethod
     def _assignor_is_known(cls, value: str) -> str:
-        if value not in ("sticky", "range", "round_robin") and not _IMPORT.fullmatch(value):
-            raise ValueError("assignor: one of sticky, range, round_robin, or package.module:function")
+        if value not in (*_COUNTING, "weighted") and not _IMPORT.fullmatch(value):
+            raise ValueError(f"assignor: one of {', '.join(_COUNTING)}, weighted, or package.module:function")
         return value
 
     @model_validator(mode="after")
@@ -308,6 +310,11 @@ class Coordination(Settings):
     def leases(self) -> bool:
         """Whether shards are held by leases in a database."""
         return bool(self.database)
+
+    @property
+    def weighs(self) -> bool:
+        """Whether leases are shared by what shards weigh; the others go by numbers alone."""
+        return self.leases and self.assignor not in _COUNTING
 
     @property
     def variable(self) -> str:

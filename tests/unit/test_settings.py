@@ -254,7 +254,7 @@ def test_leases_are_in_a_database(address: str) -> None:
         ({"database": "sqlite:///leases.db"}, "from the root on"),
         ({"database": "host/secret"}, "expected KIND"),
         ({"database": "env:mysql://me:secret@host/db"}, "not its content"),
-        ({"database": "env:X", "assignor": "weighted"}, "one of sticky, range"),
+        ({"database": "env:X", "assignor": "cooperative"}, "one of sticky, range, round_robin, weighted"),
     ],
 )
 def test_a_place_of_leases_that_cannot_work_is_refused_without_its_secret(

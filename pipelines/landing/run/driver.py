@@ -21,6 +21,7 @@ from pipelines.landing import json_log
 from pipelines.landing.commit import publish
 from pipelines.landing.commit.freshness import Freshness, landing_timeout_s
 from pipelines.landing.ledger.epochs import RUN_CHARS, Fenced
+from pipelines.landing.ledger.left import weights_of
 from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.start import (
     asked_of,
@@ -478,7 +479,8 @@ class Run:
             return table
 
     def _reconcile(self, _: protocol.Reconcile) -> protocol.Event:
-        """Loaded anew: it is the landing under the tag that must add up, whoever made it."""
+        """Loaded anew: it is the landing under the tag that must add up, whoever made it. Of such a
+        table alone is believed what shards weigh."""
         try:
             table = self.lake.load(self.logstore.table)
             if table is None:
@@ -487,6 +489,9 @@ class Run:
             problems = tuple(reconcile(table))
             if self._stopped:
                 check_same_logstore(self.logstore, self._attempt.base, self.clock)
+            if not problems:
+                origin = self._attempt.origin.id
+                self._holding.weigh(lambda: weights_of(table, read_state(table, newest=False).ledger(origin)))
         except LedgerBroken as error:
             return protocol.Reconciled((str(error),))
         return protocol.Reconciled(problems)

@@ -50,6 +50,7 @@ class Holding:
         self._logstore, self._clock, self._lost, self._warn = logstore, clock, lost, warn
         self._client: SlsClient | None = None
         self._coordinator: Coordinator | None = None
+        self._weigh: Callable[[Mapping[int, int]], None] | None = None
         self._renewal: Renewal | None = None
         self._until_s: float | None = None
 
@@ -60,14 +61,16 @@ class Holding:
         Raises as `Coordinator.claim` does.
         """
         self.release()
-        group, service = self._logstore.group, self._logstore.service
-        self._client = heartbeat_client(service, group, clock=self._clock)
-        self._coordinator = members = coordinator_of(self._logstore, self._client, self._clock)
+        logstore = self._logstore
+        self._client = heartbeat_client(logstore.service, logstore.group, clock=self._clock)
+        self._coordinator = members = coordinator_of(logstore, self._client, self._clock)
+        if logstore.coordinator.weighs and not isinstance(members, ServerGroup):
+            self._weigh = members.weigh
         claim = members.claim()
         for line in members.drift if isinstance(members, ServerGroup) else ():
             self._warn(f"{line}: the group keeps its own, since other members rely on it")
         if self._until_s is None:
-            self._until_s = self._clock.monotonic() + work_max_s(self._logstore.budget)
+            self._until_s = self._clock.monotonic() + work_max_s(logstore.budget)
         self._renewal = Renewal(
             self._coordinator, claim, clock=self._clock, lost=self._lost, until_s=self._until_s
         )
@@ -147,13 +150,18 @@ class Holding:
         moved = CheckpointOutcome.MOVED if published == "sent" else CheckpointOutcome.AHEAD
         return CheckpointReport(shard, cursor, moved)
 
+    def weigh(self, measured: Callable[[], Mapping[int, int]]) -> None:
+        """Let whoever shares shards by weight know what they weigh; asked only where there is one."""
+        if self._weigh is not None:
+            self._weigh(measured())
+
     def release(self) -> None:
         """Let go of everything. Never raises for a service out of reach."""
         if self._renewal is not None:
             self._renewal.stop()
             self._renewal = None
         if self._coordinator is not None:
-            coordinator, self._coordinator = self._coordinator, None
+            coordinator, self._coordinator, self._weigh = self._coordinator, None, None
             coordinator.release()
         if self._client is not None:
             self._client.close()
