@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -81,6 +81,12 @@ class Logstore(Settings):
         if isinstance(data, dict) and isinstance(data.get("group"), str):
             data = {**data, "group": {"name": data["group"]}}
         return data
+
+    @model_validator(mode="after")
+    def _the_service_is_asked_by_the_deployment(self) -> Self:
+        """Past pydantic's own way, which is closed in what is frozen: nobody else has this one yet."""
+        self.__dict__["service"] = self.service.asked_by(f"{self.group.name}/{self.group.holder}")
+        return self
 
     @field_validator("table")
     @classmethod

@@ -10,7 +10,7 @@ import re
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from sls_io.values.errors import ConfigError
@@ -34,6 +34,7 @@ _IN_ENVIRONMENT = "env:"
 _IMPORT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 _COUNTING = ("sticky", "range", "round_robin")
 """The assignors that count shards, whatever one weighs."""
+_NO_ASKER, _ASKER_CHARS_MAX = re.compile(r"[^A-Za-z0-9_./-]"), 128
 _GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 PAGE_GROUPS_MAX = 1000
@@ -107,6 +108,7 @@ class Service(Settings):
     credentials: Credentials = Credentials()
     read_timeout_s: Annotated[float, Field(gt=0, le=300)] = 30.0
     tries_max: Annotated[int, Field(ge=1, le=20)] = 6
+    _deployment: str = PrivateAttr(default="")
 
     @field_validator("endpoint")
     @classmethod
@@ -190,6 +192,19 @@ class Service(Settings):
         if self.proxy and not self.endpoint.startswith("https:"):
             raise ValueError("service.proxy: an http endpoint is this machine's own; leave the proxy out")
         return self
+
+    def asked_by(self, deployment: str) -> "Service":
+        """The same, asked in the name of a deployment; that is no setting, since the group's settings say it.
+        It travels with copies and to other processes."""
+        found = self.model_copy()
+        found._deployment = deployment
+        return found
+
+    @property
+    def asker(self) -> str:
+        """Who asks, for whoever reads the service's own logs: the deployment, else the project. Printable
+        ASCII without brackets, at most 128 characters."""
+        return _NO_ASKER.sub("-", self._deployment or self.project)[:_ASKER_CHARS_MAX]
 
     @property
     def proxy_address(self) -> str:
