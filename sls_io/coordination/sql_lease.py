@@ -247,7 +247,8 @@ class SqlLease:
 
     def _newly_weighed(self) -> Mapping[int, int]:
         """The weights of our shards that are not what their rows say."""
-        rows = {s: self._view.leases[s] for s in self._measured if s in self._held.owned}
+        ours = self._measured.keys() & self._held.owned.keys()
+        rows = {shard: row for shard, row in self._view.leases.items() if shard in ours}
         found = {s: leases.weight_to_keep(row.weight, self._measured[s]) for s, row in rows.items()}
         return {shard: weight for shard, weight in found.items() if weight != rows[shard].weight}
 
