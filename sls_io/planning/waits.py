@@ -18,6 +18,7 @@ class Why(StrEnum):
     FIRST_START = "first_start"
     AHEAD = "ahead"
     HELD = "held"
+    UNNAMED = "unnamed"
     PARENTS = "parents"
     WINDOWS = "windows"
     UNASKED = "unasked"
@@ -55,6 +56,12 @@ GONE_NOW = Wait(Why.GONE, "removed by retention: the rest of it is a named gap")
 def paused(shard: int) -> Wait:
     """A shard that a person paused."""
     return Wait(Why.PAUSED, "paused: nothing of it lands before somebody resumes it")
+
+
+def unnamed(shards: Iterable[int]) -> Wait:
+    """A shard that is not among those that the settings name, these."""
+    named = ", ".join(map(str, shards))
+    return Wait(Why.UNNAMED, f"left to others, `shards` names {named}")
 
 
 def for_parents(shards: Iterable[int]) -> Wait:
