@@ -58,10 +58,12 @@ def paused(shard: int) -> Wait:
     return Wait(Why.PAUSED, "paused: nothing of it lands before somebody resumes it")
 
 
-def unnamed(shards: Iterable[int]) -> Wait:
-    """A shard that is not among those that the settings name, these."""
-    named = ", ".join(map(str, shards))
-    return Wait(Why.UNNAMED, f"left to others, `shards` names {named}")
+def unnamed(shards: Iterable[int], came_of: Iterable[int] = ()) -> Wait:
+    """A shard that is not among those that the settings name, these; `came_of`: some of these, and nobody
+    reads it."""
+    named, above = (", ".join(map(str, some)) for some in (shards, came_of))
+    nobody = f"; it came of {above}, and nobody reads it" * bool(above)
+    return Wait(Why.UNNAMED, f"left to others, `shards` names {named}{nobody}")
 
 
 def for_parents(shards: Iterable[int]) -> Wait:

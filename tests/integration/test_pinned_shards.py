@@ -201,6 +201,9 @@ def test_children_of_a_named_shard_that_nobody_reads_are_told_until_somebody_nam
     )
 
     assert (report.rows, report.closed) == (10, (0,)) and said == [told]
+    with world.client as client:
+        plan = preview(mine, world.lake, client)
+    assert str(plan.waits[2]) == "left to others, `shards` names 0; it came of 0, and nobody reads it"
     level, text = lag_of(world, mine)
     assert level is Level.WARN and told in text
     assert lag_of(world, other)[0] is Level.OK, "whoever named the parent is told"

@@ -20,10 +20,15 @@ from sls_io.values.errors import ConfigError
 from sls_io.values.shard import Shard, parents
 
 
-def left_to_others(logstore: Logstore, shards: Iterable[int]) -> Mapping[int, Wait]:
-    """Those of `shards` that the settings do not name, with the reason; none where they name no shards."""
-    named = logstore.shards or ()
-    return {shard: waits.unnamed(named) for shard in shards if not logstore.reads(shard)}
+def left_to_others(logstore: Logstore, shards: Iterable[Shard], ledger: Ledger) -> Mapping[int, Wait]:
+    """Those of the listed `shards`, and of the ledger's, that the settings do not name, with the reason; none
+    where they name no shards."""
+    if logstore.shards is None:
+        return {}
+    listed = tuple(shards)
+    nobodys = unread(logstore, listed, ledger)
+    others = {*ledger.shards, *(s.id for s in listed)}.difference(logstore.shards)
+    return {shard: waits.unnamed(logstore.shards, nobodys.get(shard, ())) for shard in others}
 
 
 def check_named(logstore: Logstore, shards: Iterable[Shard], ledger: Ledger) -> None:

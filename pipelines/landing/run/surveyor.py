@@ -121,7 +121,7 @@ class Surveyor:
 
     def left_alone(self, surveys: Surveys) -> Mapping[int, Wait]:
         """The shards that a live run leaves alone, with the reason."""
-        others = left_to_others(self.logstore, {*self.ledger.shards, *(s.id for s in self.shards)})
+        others = left_to_others(self.logstore, self.shards, self.ledger)
         if self.state is None:
             return others
         mine = left_alone(
