@@ -69,6 +69,7 @@ bench: setup ## raw MB per CPU second of a landing, beside the limit of one core
 	@$(BIN)/python -m bench.bench_ratio $(if $(RECORD),--record)
 	@$(BIN)/python -m bench.bench_dagster $(if $(RECORD),--record)
 	@$(BIN)/python -m bench.bench_leases
+	@$(BIN)/python -m bench.bench_scale $(if $(RECORD),--record)
 	@$(BIN)/python -m bench.history
 
 .PHONY: conformance

@@ -110,10 +110,14 @@ def of_rows(logstore: Logstore) -> tuple[dict[str, float], int]:
 
 def of_a_landing(logstore: Logstore) -> dict[str, float]:
     """CPU seconds of each effect of a landing but the writing of its rows, into a table of its own."""
-    at_s: list[tuple[str, float]] = []
     group = logstore.group.model_copy(update={"name": f"{logstore.group.name}-phases"})
-    again = logstore.model_copy(update={"group": group, "table": f"{logstore.table}_again"})
-    with Run(again, InProcess(), on_event=lambda name: at_s.append((name, own_cpu_s()))) as run:
+    return of_effects(logstore.model_copy(update={"group": group, "table": f"{logstore.table}_again"}))
+
+
+def of_effects(logstore: Logstore) -> dict[str, float]:
+    """CPU seconds of each effect of a live run but the writing of its rows."""
+    at_s: list[tuple[str, float]] = []
+    with Run(logstore, InProcess(), on_event=lambda name: at_s.append((name, own_cpu_s()))) as run:
         run.land()
         if not run.reconcile().ok:
             raise SystemExit("the landing does not add up; the figures would mean nothing")
