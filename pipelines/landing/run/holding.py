@@ -1,12 +1,13 @@
 """The shards of a run: claimed, renewed beside the work, their checkpoints published, let go.
 
-A live run holds shards as the setting `coordinator` says; a fill run reads what it names and holds nothing.
+A live run holds shards as the settings `shards` and `coordinator` say; a fill run reads what it names and
+holds nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from pipelines.landing.coordinators import coordinator_of
+from pipelines.landing.coordinators import check_unheld, coordinator_of
 from pipelines.landing.ledger.epochs import Fenced
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.protocol import PublishCheckpoints
@@ -58,13 +59,14 @@ class Holding:
         """Claim shards of the logstore; they are renewed until they are let go, or until the run has worked
         for so long since its first claim that it must hang. Shards held before are let go first.
 
-        Raises as `Coordinator.claim` does.
+        Raises as `Coordinator.claim` does, and ClaimLost where others hold shards that the settings name.
         """
         self.release()
         logstore = self._logstore
         self._client = heartbeat_client(logstore.service, logstore.group, clock=self._clock)
+        check_unheld(logstore, self._client, self._clock)
         self._coordinator = members = coordinator_of(logstore, self._client, self._clock)
-        if logstore.coordinator.weighs and not isinstance(members, ServerGroup):
+        if logstore.coordinator.weighs and not isinstance(members, ServerGroup | Static):
             self._weigh = members.weigh
         claim = members.claim()
         for line in members.drift if isinstance(members, ServerGroup) else ():
@@ -113,6 +115,8 @@ class Holding:
         and it ends.
         """
         coordinator = self._held
+        if isinstance(coordinator, Static):
+            return ()  # nobody keeps a checkpoint for it: the table has the position
         try:
             known = dict(coordinator.checkpoints())
             if not _to_send(wanted, known):
