@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from chaos.line import LOSSY, SPOOL, VARIABLE, RunCatalog
-from pipelines.cli import dagster_client
-from pipelines.cli.dagster_client import LOCATION
+from pipelines import dagster_client
 from pipelines.cli.demo import sandbox
 from pipelines.cli.demo.sandbox import Sandbox
 from pipelines.cli.logstores import project_root
+from pipelines.dagster_client import LOCATION
 from pipelines.landing.logstore import Logstore
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError

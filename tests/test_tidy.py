@@ -117,6 +117,7 @@ ENTRY_POINTS = {
     "sls_io.coordination.migrations.env",
     "sls_io.coordination.migrations.versions.step_0001",
     "sls_io.coordination.migrations.versions.step_0002",
+    "sls_io.coordination.migrations.versions.step_0003",
 }
 """Modules that start by name: console script, what Dagster loads, set-up, what Spark forks workers from,
 what a defs.yaml names, what Alembic runs."""

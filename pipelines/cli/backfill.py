@@ -19,7 +19,7 @@ from typing import Any
 import click
 from rich.markup import escape
 
-from pipelines.cli import dagster_client
+from pipelines import dagster_client
 from pipelines.cli.deciding import decide, dry_run_option
 from pipelines.cli.hours import HourParam
 from pipelines.cli.land import landing_line, tell_dagster

@@ -9,17 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.cli.logstores import (
-    defs_files,
-    defs_of,
-    one_name,
-    project_files,
-    project_root,
-    single_files,
-    written,
-)
+from pipelines.cli.logstores import defs_of, one_name, project_root
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, verb
+from pipelines.landing.projects import written
+from pipelines.landing.table.home import defs_files, project_files, single_files
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError, printable
 from sls_io.values.named import load

@@ -74,12 +74,12 @@ def describe(output: Output, *, name: str | None) -> None:
 
 def show(output: Output, logstore: Logstore, views: list[ShardView], facts: Vitals) -> None:
     """The table for people, and what is wrong. A checkpoint or end that is the frontier itself is a `=`."""
-    service, group = logstore.service, logstore.group.name
+    service, group = logstore.service, f"group {logstore.group.name}"
+    if logstore.shards is not None:
+        group = f"shards {', '.join(map(str, logstore.shards))} by name"
     left = _runway(facts)
     runways = {s.shard: s for s in (left.shards if left else ())}
-    output.say(
-        f"{service.project}/{service.logstore}, group {group}, table {logstore.table}; = is the frontier"
-    )
+    output.say(f"{service.project}/{service.logstore}, {group}, table {logstore.table}; = is the frontier")
     rows = [
         {
             "shard": view.shard,

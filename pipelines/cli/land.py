@@ -9,7 +9,7 @@ from dataclasses import asdict
 import click
 from rich.markup import escape
 
-from pipelines.cli import dagster_client
+from pipelines import dagster_client
 from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, noise_into, span, verb

@@ -1,6 +1,6 @@
 """Which logstore a verb means: a name in the project's folder of logstores, or the only one there is."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipelines.cli.session import choose, keep
-from pipelines.landing.table.home import MARKER, nearest
+from pipelines.landing.table.home import (
+    MARKER,
+    defs_files,
+    is_about,
+    nearest,
+    project_files,
+    single_files,
+)
 from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError, printable
 
@@ -17,7 +24,6 @@ if TYPE_CHECKING:
     from pipelines.landing.logstore import Logstore
 
 INIT = Call(("init", "DIR"), does="makes a project")
-_Entry = tuple[str, Path | str, Mapping[str, Any] | ConfigError]
 LOGSTORE_OPTIONS = ("--logstore", "-l")
 
 
@@ -62,58 +68,6 @@ def known(root: Path) -> list[str]:
     return sorted(_files(root))
 
 
-def project_files(files: Iterable[Path]) -> list[Path]:
-    """Those that are about many logstores each."""
-    return [path for path in files if _is_about(path, "SlsProject")]
-
-
-def single_files(files: Iterable[Path]) -> list[Path]:
-    """Those that are about one logstore each."""
-    return [path for path in files if _is_about(path, "SlsLogstore")]
-
-
-def defs_files(root: Path) -> list[Path]:
-    """The files of settings of the project; none where there is no project."""
-    found = nearest(root)
-    return [] if found is None else sorted(found.defs.glob("*/defs.yaml"))
-
-
-def written(files: Sequence[Path]) -> "Iterator[_Entry]":
-    """Each logstore that is set up: its name here; the file, and which one of many in it; its attributes as
-    written, or what is wrong with the file. Each file is read once."""
-    from pipelines.landing.defs_file import read_attributes
-    from pipelines.landing.project_file import members, read_project
-
-    for path in single_files(files):
-        try:
-            yield path.parent.name, path, read_attributes(path)
-        except ConfigError as error:
-            yield path.parent.name, path, error
-    for path in project_files(files):
-        try:
-            its = members(read_project(path), path.parent)
-        except ConfigError as error:
-            yield path.parent.name, path, error
-            continue
-        for name, attributes in its.items():
-            yield name, f"{path} ({name})", attributes
-
-
-def named(entries: "Iterable[_Entry]") -> "Iterator[tuple[str, Path | str]]":
-    """Of what `written` gives: the name that each logstore has in Dagster, the last part of its table, and
-    its place. A file that cannot be read is said by `check`, and by the verbs that mean it."""
-    from pipelines.landing.defs_file import filled
-
-    for _, place, attributes in entries:
-        if isinstance(attributes, ConfigError):
-            continue
-        try:
-            table = filled({"table": attributes.get("table")}, place)[0]["table"]
-        except ConfigError:
-            continue
-        yield str(table).rpartition(".")[2], place
-
-
 def _files(root: Path) -> dict[str, Path]:
     """Name -> the file that it is from. Of a project's file that cannot be read none: naming one of them says
     why. A folder of its own comes before a project's."""
@@ -131,22 +85,13 @@ def _members_of(path: Path) -> Iterable[str]:
     return members(read_project(path), path.parent)
 
 
-def _is_about(path: Path, kind: str) -> bool:
-    """Whether the file is of this kind, in whatever encoding: reading it says what is wrong with it."""
-    try:
-        raw = path.read_bytes()
-    except OSError:
-        return False
-    return any(kind.encode(encoding) in raw for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
-
-
 def load_named(name: str | None, root: Path) -> "Logstore":
     """The settings that `name` means. Raises ConfigError."""
     # Settings check their columns, for which Arrow and PyIceberg are loaded: half a second.
     from pipelines.landing.logstore import load_logstore, load_member
 
     path = defs_path(name, root)
-    if not _is_about(path, "SlsProject"):
+    if not is_about(path, "SlsProject"):
         return load_logstore(path)
     member = name if name and name in known(root) else None
     if member is None:
@@ -218,6 +163,8 @@ def resolve_to_land(name: str | None) -> "Logstore":
     """As `resolve`, for verbs that bring rows or decide whose table it is. Raises ConfigError where two
     logstores of the project have this one's name, as `check` does: one of them would land in the other's
     table."""
+    from pipelines.landing.projects import named, written
+
     logstore = resolve(name)
     its = named(written(defs_files(project_root())))
     places = [place for each, place in its if each == logstore.name]

@@ -18,12 +18,14 @@ from rich.markup import escape
 from pipelines.cli.files.log_files import parse_file
 from pipelines.cli.files.packing import Counts
 from pipelines.cli.load import format_option, recognised
-from pipelines.cli.logstores import defs_files, defs_of, named, one_name, project_root, written
+from pipelines.cli.logstores import defs_of, one_name, project_root
 from pipelines.cli.output import Output, verb
 from pipelines.landing.defs_file import write_whole
 from pipelines.landing.first_file import NO_COLUMNS, FirstLook, Named, ask, require_answer, text
 from pipelines.landing.logstore import checked
+from pipelines.landing.projects import named, written
 from pipelines.landing.suggestion import SAMPLE_LOGS, Contents, Suggested, lines, suggested
+from pipelines.landing.table.home import defs_files
 from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError, printable
 

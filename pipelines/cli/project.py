@@ -1,6 +1,5 @@
 """`sls-lake logstores`: what the project's settings are about, and new logstores of the service."""
 
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -8,24 +7,14 @@ import click
 from rich.markup import escape
 
 from pipelines.cli.deciding import execute_option
-from pipelines.cli.logstores import defs_files, named, project_files, project_root, written
+from pipelines.cli.logstores import project_root
 from pipelines.cli.output import Output, verb
-from pipelines.landing.defs_file import filled
-from pipelines.landing.hours import hour_text
 from pipelines.landing.logstore import settled
-from pipelines.landing.project_file import (
-    KEPT,
-    ProjectAttributes,
-    members,
-    read_kept,
-    read_project,
-    write_kept,
-)
+from pipelines.landing.project_file import KEPT
+from pipelines.landing.projects import keep, refreshed, written
+from pipelines.landing.table.home import defs_files, project_files
 from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError
-from sls_io.values.settings import Service
-from sls_io.values.window import HOUR_S
-from sls_io.wire.client import SlsClient
 
 
 @click.command("logstores")
@@ -89,47 +78,25 @@ def _refresh(output: Output, *, execute: bool) -> None:
 
 
 def _refreshed(output: Output, path: Path, root: Path, *, execute: bool) -> dict[str, Any]:
-    project, folder = read_project(path), path.parent
-    kept = read_kept(folder)
-    service = _service(project, path)
-    with SlsClient(service) as client:
-        there = client.logstores()
-    new = {}
-    for name in there:
-        if project.wants(name) and name not in kept:
-            with SlsClient(service.model_copy(update={"logstore": name})) as client:
-                new[name] = hour_text(client.origin().created_s // HOUR_S)
-    gone = sorted(name for name in kept.keys() - {*there} if project.wants(name))
-    after = {**kept, **new}
-    # Asked before it is kept: two names that would be one table stop here, not in every process.
-    _refuse_taken(members(project, folder, after), path, root)
-    if execute and new:
-        write_kept(folder, after)
+    found = refreshed(path, root)
+    if execute:
+        keep(found)
     output.say(
-        f"{escape(folder.name)}: {len(kept)} logstores of {escape(service.project)} are kept, {len(new)} new"
+        f"{escape(path.parent.name)}: {len(found.kept)} logstores of {escape(found.project)} are kept, "
+        f"{len(found.new)} new"
     )
-    output.table(["new", "start (UTC)"], [(escape(name), start) for name, start in new.items()])
-    if gone:
+    output.table(["new", "start (UTC)"], [(escape(name), start) for name, start in found.new.items()])
+    for why in found.refused.values():
+        output.say(f"[yellow]not kept, it would not load[/]: {escape(why)}. Put it right, or `exclude` it")
+    if found.gone:
         output.say(
-            f"[yellow]not listed by the service any more[/]: {escape(', '.join(gone))}; they stay. To let go "
-            f"of one, take it out of {escape(str(folder / KEPT))}: its table stays as it is"
+            f"[yellow]not listed by the service any more[/]: {escape(', '.join(found.gone))}; they stay. To "
+            f"let go of one, take it out of {escape(str(path.parent / KEPT))}: its table stays as it is"
         )
-    return {"file": str(path), "kept": sorted(kept), "new": new, "not_listed": gone}
-
-
-def _refuse_taken(names: Collection[str], path: Path, root: Path) -> None:
-    """Raises ConfigError where another file has a logstore of one of these names already."""
-    for name, place in named(written(defs_files(root))):
-        if name in names and not str(place).startswith(str(path)):
-            raise ConfigError(
-                f"{path}: one of its logstores would land in a table {name!r}, and so does {place}: Dagster "
-                "tells logstores apart by the last part of `table`. Give it another `table` under "
-                "`overrides`, or `exclude` it. Nothing was kept"
-            )
-
-
-def _service(project: ProjectAttributes, path: Path) -> Service:
-    values, unset = filled({"service": {**project.service, "logstore": "any"}}, path)
-    if unset:
-        raise ConfigError(f"{path} needs the environment variable {next(iter(unset.values()))}: export it")
-    return Service.model_validate(values["service"])
+    return {
+        "file": str(path),
+        "kept": sorted(found.kept),
+        "new": dict(found.new),
+        "refused": dict(found.refused),
+        "not_listed": list(found.gone),
+    }

@@ -6,9 +6,12 @@ import dagster as dg
 from pydantic import BaseModel, RootModel
 
 from pipelines.components.component import SlsLogstore
+from pipelines.components.following import following_sensor
 from pipelines.landing import environment
+from pipelines.landing.defs_file import FILES
 from pipelines.landing.logstore import Logstore, checked
 from pipelines.landing.project_file import ProjectAttributes, attributes_of, members
+from pipelines.landing.table.home import use
 
 
 class ProjectSchema(RootModel[dict[str, Any]]):
@@ -27,12 +30,13 @@ class ProjectSchema(RootModel[dict[str, Any]]):
 class SlsProject(dg.Component):
     """The logstores of a project that a pattern names, each as `SlsLogstore` would make it.
 
-    The list of them is kept beside this file. `sls-lake logstores --refresh --execute` asks the service for
-    new ones; reload the code location then. No answer of the service takes one away.
+    The list of them is kept beside this file. The sensor <folder>_logstores_sensor asks the service for new
+    ones and has the code location loaded again; so does `sls-lake logstores --refresh --execute` by hand. No
+    answer of the service takes one away.
     """
 
-    def __init__(self, logstores: list[tuple[Logstore, str]]) -> None:
-        self.logstores = logstores
+    def __init__(self, logstores: list[tuple[Logstore, str]], *, follows: bool = False) -> None:
+        self.logstores, self.follows = logstores, follows
 
     @classmethod
     def get_model_cls(cls) -> type[BaseModel]:
@@ -49,9 +53,13 @@ class SlsProject(dg.Component):
             place = f"{context.path} ({name})"
             values, unset = environment.filled(its, place)
             found.append((checked(values, place), unset))
-        return cls(found)
+        return cls(found, follows="logstores" in project.sensors)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The definitions of all of them; none before the first refresh."""
+        """The definitions of all of them, none before the first refresh; and one sensor for all."""
+        use(context.project_root)
         each = (SlsLogstore(logstore, unset=unset).build_defs(context) for logstore, unset in self.logstores)
-        return dg.Definitions.merge(*each)
+        file = next((path for name in FILES if (path := context.path / name).is_file()), context.path)
+        loaded = frozenset(logstore.service.logstore for logstore, _ in self.logstores)
+        following = following_sensor(file, context.project_root, loaded, running=self.follows)
+        return dg.Definitions.merge(*each, dg.Definitions(sensors=[following]))

@@ -22,6 +22,7 @@ Bound = Annotated[float, Field(ge=0, le=1e12), BeforeValidator(_no_switch)]
 Share = Annotated[float, Field(ge=0, le=1), BeforeValidator(_no_switch)]
 _PAIR = 2
 Sensor = Literal["demand", "sealed", "health"]
+ProjectSensor = Literal["logstores"]
 
 
 class Thresholds(NamedTuple):

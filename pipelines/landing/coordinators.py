@@ -1,4 +1,9 @@
-"""How a logstore's shards are held, and where its checkpoints are, as its setting `coordinator` says."""
+"""How a logstore's shards are held, and where its checkpoints are, as its settings `shards` and `coordinator`
+say.
+
+Whoever names its `shards` holds them by declaration: it joins nobody, and keeps no checkpoint but the table.
+Its group, or its database of leases, is where it looks first whether somebody else holds one of them.
+"""
 
 import os
 from collections.abc import Mapping
@@ -7,24 +12,30 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pipelines.landing.logstore import Logstore
+from sls_io.coordination.lease import ConsumerState
 from sls_io.coordination.server_group import ServerGroup
+from sls_io.coordination.static import Static
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
-from sls_io.values.errors import ConfigError
+from sls_io.values.cures import Do
+from sls_io.values.errors import ClaimLost, ConfigError, ServiceError
 from sls_io.wire.client import GroupCheckpoint, SlsClient
 
 if TYPE_CHECKING:
     from sls_io.coordination.sql_lease import SqlLease
 
+NO_GROUP_CODE = "ConsumerGroupNotExist"
 _FILE = "sqlite:////"
 
 
 def coordinator_of(
     logstore: Logstore, client: SlsClient, clock: Clock = SYSTEM_CLOCK
-) -> "ServerGroup | SqlLease":
+) -> "ServerGroup | SqlLease | Static":
     """What holds shards for a live run. Nothing is asked before its first call.
 
     Raises ConfigError when the database of leases has no usable address.
     """
+    if logstore.shards is not None:
+        return Static(logstore.shards)
     if not logstore.coordinator.leases:
         return ServerGroup(client, logstore.group, clock=clock)
     return _leases(logstore, client, clock)
@@ -33,10 +44,12 @@ def coordinator_of(
 @dataclass(frozen=True)
 class Standing:
     """What the coordinator says of the shards it knows, as of one look: their checkpoints, and who is how far
-    with which shard, where leases say so; the service's group does not."""
+    with which shard, where leases say so; the service's group does not. `signs_s`: of each lease, when
+    anybody last showed that it lives, unix seconds by the holder's own clock."""
 
     checkpoints: Mapping[int, GroupCheckpoint]
     consumers: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    signs_s: Mapping[int, float] = field(default_factory=dict)
 
 
 def standing(logstore: Logstore, client: SlsClient) -> Standing:
@@ -48,13 +61,15 @@ def standing(logstore: Logstore, client: SlsClient) -> Standing:
     if not logstore.coordinator.leases:
         return Standing(client.checkpoints(logstore.group.name))
     with closing(_leases(logstore, client, SYSTEM_CLOCK)) as leases:
-        rows = leases.look().leases
+        view = leases.look()
+    rows = view.leases
     return Standing(
         {
             shard: GroupCheckpoint(shard, one.checkpoint, one.stamp_ms * 1000, one.consumer or one.owner)
             for shard, one in rows.items()
         },
         {shard: {name: str(how) for name, how in one.states().items()} for shard, one in rows.items()},
+        {shard: view.sign_ms(shard) / 1000 for shard in rows},
     )
 
 
@@ -63,13 +78,63 @@ def published(logstore: Logstore, client: SlsClient) -> Mapping[int, GroupCheckp
     return standing(logstore, client).checkpoints
 
 
+def holders(logstore: Logstore, client: SlsClient, *, since_s: float = 0.0) -> Mapping[int, tuple[str, ...]]:
+    """Who is at work in each shard, by name, as the group or the leases say; without shards that nobody has,
+    and without leases that nobody renewed since `since_s` (unix seconds).
+
+    A lease that was let go keeps a name, and so is asked how far its holder is. Raises as `standing`, but a
+    group that is not there has no holders.
+    """
+    try:
+        now = standing(logstore, client)
+    except ServiceError as error:
+        if error.code == NO_GROUP_CODE:
+            return {}
+        raise
+    if logstore.coordinator.leases:
+        done = ConsumerState.STOP_COMPLETED
+        found = {s: tuple(n for n, how in one.items() if how != done) for s, one in now.consumers.items()}
+        found = {s: names for s, names in found.items() if now.signs_s[s] >= since_s}
+    else:
+        found = {s: (point.holder,) for s, point in now.checkpoints.items() if point.holder}
+    return {shard: names for shard, names in found.items() if names}
+
+
+def check_unheld(logstore: Logstore, client: SlsClient, clock: Clock = SYSTEM_CLOCK) -> None:
+    """Raises ClaimLost, naming who holds it and the way out, where one of the settings' `shards` is held.
+
+    Both would read it, and each window that one of them lands the other one pulls for nothing. One look, so
+    a reader that joins later is not seen, and the age of a lease is by two clocks: it saves work and protects
+    no data, the fence is in the table's commit.
+
+    Its own name counts, too: a landing of this deployment from before `shards` was written may be at work.
+    """
+    if logstore.shards is None:
+        return
+    group, held = logstore.group, dict[str, list[str]]()
+    found = holders(logstore, client, since_s=clock.now() - group.timeout_s)
+    for shard, names in sorted(found.items()):
+        for name in names if shard in logstore.shards else ():
+            held.setdefault(name, []).append(str(shard))
+    if not held:
+        return
+    who = "; ".join(f"{name!r} holds {', '.join(shards)}" for name, shards in sorted(held.items()))
+    raise ClaimLost(
+        f"`shards` names shards that group {group.name!r} has given to others: {who}. Nothing was landed. "
+        f"End that reader: its shards are free {group.timeout_s} s after its last sign of life, or what the "
+        "group's own timeout is. Or take them out of `shards`",
+        cures=(Do(f"give `group` a name that nobody reads with, where {group.name!r} is to go on"),),
+    )
+
+
 def _leases(logstore: Logstore, client: SlsClient, clock: Clock) -> "SqlLease":
     from sls_io.coordination.sql_lease import SqlLease
 
+    known = None if logstore.coordinator.weighs else 1
     return SqlLease.at(
         _address(logstore),
         logstore.group,
-        lambda: {shard.id: 1 for shard in client.shards()},
+        lambda: {shard.id: known for shard in client.shards()},
         signature=client.origin().id,
         assignor=logstore.coordinator.assignor,
         clock=clock,

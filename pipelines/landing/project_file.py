@@ -5,12 +5,13 @@
     exclude     patterns of those that are left out
     defaults    what every one of them has; `table` may hold {logstore}, the name as a table can be called
     overrides   name of a logstore -> what differs for it
+    sensors     `[logstores]`: the sensor that refreshes the list runs with the code that is deployed
 
-Which logstores there are stands in `logstores.json` beside the file. `sls-lake logstores --refresh` asks the
-service and adds the new ones, each with the hour in which it was made, where its history begins. Nothing
-is ever taken out of the list by an answer: a service that is away, or that says that a logstore is gone,
-must not take its assets, its schedule and the name of its table with it. Who reads the definitions asks
-nobody, so they load without a network and are the same for all processes.
+Which logstores there are stands in `logstores.json` beside the file. A refresh (`projects.py`), by the
+command line or by the sensor, asks the service and adds the new ones, each with the hour in which it was
+made, where its history begins. Nothing is ever taken out of the list by an answer: a service that is away, or
+that says that a logstore is gone, must not take its assets, its schedule and the name of its table with it.
+Who reads the definitions asks nobody, so they load without a network and are the same for all processes.
 
 Dagster's own way to keep such a list (`StateBackedComponent`, 1.13) removes what it kept before it asks
 again, so one outage would take all logstores away; and the command line could not read it.
@@ -25,6 +26,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, field_validator
 
+from pipelines.landing.bounds import ProjectSensor
 from pipelines.landing.defs_file import read_attributes, write_whole
 from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError, printable
@@ -47,6 +49,7 @@ class ProjectAttributes(Settings):
     exclude: list[str] = Field(default_factory=list)
     defaults: dict[str, Any]
     overrides: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    sensors: frozenset[ProjectSensor] = frozenset()
 
     @field_validator("logstores", "exclude", mode="before")
     @classmethod

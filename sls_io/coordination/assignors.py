@@ -13,7 +13,7 @@ nothing stands by: it takes over when another one goes.
     range        neighbours together: 10 shards for 3 members are 0-3, 4-6, 7-9
     round_robin  dealt one by one: 0 3 6 9, 1 4 7, 2 5 8
     sticky       equal numbers, and only what must move moves
-    weighted     equal weight, as near as a shard's weight allows; what is near enough stays
+    weighted     equal weight, as near as shards allow; what would gain little stays
 
 Moving a shard costs its new holder a wait, so `sticky` is what to take without a reason for another.
 Only what moves is handed over, the others are worked on meanwhile: the cooperative way of Kafka's
@@ -32,8 +32,8 @@ Assignment = Mapping[str, tuple[int, ...]]
 Assignor = Callable[[Sequence[str], Mapping[int, int], Mapping[int, str]], Assignment]
 """See the head of this module."""
 
-_NEAR_ENOUGH = 10
-"""`weighted` moves nothing while fullest and emptiest differ by less than this part of a fair share."""
+_WORTH = 10
+"""`weighted` moves nothing that does not bring two members nearer by this part of a fair share."""
 
 
 def range_(members: Sequence[str], weights: Mapping[int, int], owners: Mapping[int, str]) -> Assignment:
@@ -82,50 +82,73 @@ def sticky(members: Sequence[str], weights: Mapping[int, int], owners: Mapping[i
 
 
 def weighted(members: Sequence[str], weights: Mapping[int, int], owners: Mapping[int, str]) -> Assignment:
-    """As much weight for each: nobody has more than the emptiest by over its own lightest shard, except
-    where all differ by less than a tenth of a fair share, for which nothing is moved.
+    """As much weight for each, as near as it can be had by moves that are worth it.
 
     What nobody has goes to the emptiest, the heaviest first. Then shards move from the fullest to the
-    emptiest while that brings the two nearer to each other. An empty shard weighs 1, not nothing.
+    emptiest, and only where that brings the two nearer to each other by a tenth of a fair share or more. An
+    empty shard weighs 1, not nothing.
 
-    It ends: moving a shard of the weight w, where the two are d apart, changes the sum of the squared loads
-    by 2w(w - d), which is below 0 for w < d, and only such a shard is moved.
+    Each move has to be worth it, since weights are measured and never quite the same. Story: three shards of
+    about 100 for two members: a has two of them, measured as 101 and 100, and b has 99. They are 102 apart,
+    so one was moved, which made it 98. A run later it was b's two that weighed a little more, and one moved
+    back, for ever. Here such a move would gain 4, and with a fair share of 150 it has to gain 15: it stays.
 
-    Worked example: a has shards of 6, 3 and 1, b none. They are 10 apart; 6 brings them to 4 and 6, 3 to 7
-    and 3: 6 is moved. 4 and 6 are 2 apart, and b's only shard is not lighter than that: it stays.
+    It ends: moving the weight w, where the two are d apart, leaves them |d - 2w| apart and changes the sum of
+    the squared loads by 2w(w - d). Nearer by g means that w and d - w are g/2 or more each, so each move
+    takes g squared over 2 off the sum, at least, and there are finitely many. So it is with weights that
+    change, too: where they are wrong by so little that a gain is wrong by less than g, what is moved is what
+    the true weights want, and their sum gets smaller.
+
+    Worked example: a has shards of 6, 3 and 1, b none; a fair share is 5. They are 10 apart; 6 brings them to
+    4 and 6, 3 to 7 and 3: 6 is moved, and they are 8 nearer. 4 and 6 are 2 apart, and no shard of b is
+    lighter than that: all stays.
     """
     weighs = {shard: max(1, weight) for shard, weight in weights.items()}
     kept = _kept(members, weights, owners)
     load = {member: sum(weighs[s] for s in shards) for member, shards in kept.items()}
+
+    def give(shard: int, to: str) -> None:
+        kept[to].append(shard)
+        load[to] += weighs[shard]
+
     free = weights.keys() - {s for shards in kept.values() for s in shards}
     for shard in sorted(free, key=lambda s: (-weighs[s], s)):
-        emptiest = min(members, key=lambda m: (load[m], m))
-        kept[emptiest].append(shard)
-        load[emptiest] += weighs[shard]
-    near_enough = sum(weighs.values()) / len(members) / _NEAR_ENOUGH
+        give(shard, min(members, key=lambda m: (load[m], m)))
+    worth = sum(weighs.values()) / len(members) / _WORTH
     while True:
         emptiest = min(members, key=lambda m: (load[m], m))
-        if max(load.values()) - load[emptiest] < near_enough:
+        fullest_first = sorted(members, key=lambda m: (-load[m], m))
+        helping = ((m, _helping(kept[m], weighs, load[m] - load[emptiest], worth)) for m in fullest_first)
+        giver, moved = next((found for found in helping if found[1]), ("", ()))
+        if not moved:
             break
-        # Each move makes the sum of the squared loads smaller, so this ends.
-        fullest = next(
-            (
-                member
-                for member in sorted(members, key=lambda m: (-load[m], m))
-                if any(weighs[s] < load[member] - load[emptiest] for s in kept[member])
-            ),
-            None,
-        )
-        if fullest is None:
-            break
-        apart = load[fullest] - load[emptiest]
-        helping = [s for s in kept[fullest] if weighs[s] < apart]
-        moved = min(helping, key=lambda s: (abs(apart - 2 * weighs[s]), s))
-        kept[fullest].remove(moved)
-        kept[emptiest].append(moved)
-        load[fullest] -= weighs[moved]
-        load[emptiest] += weighs[moved]
+        for shard in moved:
+            kept[giver].remove(shard)
+            load[giver] -= weighs[shard]
+            give(shard, emptiest)
     return {member: tuple(sorted(shards)) for member, shards in kept.items()}
+
+
+def _helping(shards: Sequence[int], weighs: Mapping[int, int], apart: int, worth: float) -> tuple[int, ...]:
+    """Which of a member's shards to move to one that has `apart` less; none where they would not be nearer by
+    `worth`. The best one alone, or those that fit into half of the difference, heaviest first, whichever
+    brings them nearer: many light shards help together where none does alone.
+
+    Worked example: they are 10 apart, it is worth 1. Of 9 and two of 2, the 9 would leave them 8 apart, the
+    other two 2: these are moved.
+    """
+    if apart < worth or not shards:
+        return ()
+    best = min(shards, key=lambda s: (abs(apart - 2 * weighs[s]), s))
+    fitting, left = list[int](), apart
+    for shard in sorted(shards, key=lambda s: (-weighs[s], s)):
+        # What is left is not worth a move any more, or this one is too heavy for it.
+        if left >= worth and 2 * weighs[shard] <= left:
+            fitting.append(shard)
+            left -= 2 * weighs[shard]
+    alone = abs(apart - 2 * weighs[best])
+    found, left = ([best], alone) if alone <= left else (fitting, left)
+    return tuple(found) if apart - left >= worth else ()
 
 
 ASSIGNORS: Mapping[str, Assignor] = {

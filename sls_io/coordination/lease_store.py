@@ -20,7 +20,15 @@ from sls_io.values.window import Cursor
 
 _I, _L = INSTANCES.c, LEASES.c
 _INSTANCE = (_I.worker_instance, _I.update_time)
-_LEASE = (_L.shard_id, _L.lease_id, _L.lease_owner, _L.consumer_owner, _L.check_point, _L.update_time)
+_LEASE = (
+    _L.shard_id,
+    _L.lease_id,
+    _L.lease_owner,
+    _L.consumer_owner,
+    _L.check_point,
+    _L.update_time,
+    _L.weight,
+)
 """In the order of `Lease`'s fields."""
 
 
@@ -82,8 +90,9 @@ class LeaseStore(Protocol):
         """Let go of every shard that `me` consumes and another owns: its owner may begin."""
         ...
 
-    def free(self, me: str, lease_ids: Iterable[int], stamp_ms: int) -> None:
-        """Let go of what `me` owns and consumes under these ids; its name stays on it."""
+    def free(self, me: str, lease_ids: Iterable[int], stamp_ms: int, weights: Mapping[int, int]) -> None:
+        """Let go of what `me` owns and consumes under these ids; its name stays on it. Those of these shards
+        that have a weight are left with it."""
         ...
 
     def checkpoint(self, me: str, shard: int, cursor: Cursor) -> bool:
@@ -179,12 +188,13 @@ class SqlLeases:
         here = (*self._here(LEASES), _L.consumer_owner == me, _L.lease_owner != me)
         self._do(update(LEASES).where(*here).values(consumer_owner=""))
 
-    def free(self, me: str, lease_ids: Iterable[int], stamp_ms: int) -> None:
+    def free(self, me: str, lease_ids: Iterable[int], stamp_ms: int, weights: Mapping[int, int]) -> None:
+        weighed = {"weight": case(dict(weights), value=_L.shard_id, else_=_L.weight)} if weights else {}
         held = (_L.lease_owner == me, _L.consumer_owner == me, _L.lease_id.in_(list(lease_ids)))
         self._do(
             update(LEASES)
             .where(*self._here(LEASES), *held)
-            .values(lease_id=FREE, consumer_owner="", update_time=stamp_ms)
+            .values(lease_id=FREE, consumer_owner="", update_time=stamp_ms, **weighed)
         )
 
     def checkpoint(self, me: str, shard: int, cursor: Cursor) -> bool:

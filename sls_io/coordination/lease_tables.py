@@ -19,9 +19,9 @@ from sls_io.coordination.database import Database
 from sls_io.values.errors import ConfigError, StoreBroken, printable
 
 VERSION_TABLE = "loghub_client_version"
-STEPS = ("0001", "0002")
+STEPS = ("0001", "0002", "0003")
 """The steps of the migrations; the statements need the last one."""
-_ADDED = {"loghub_client_worker_instance": ("update_time",)}
+_ADDED = {"loghub_client_worker_instance": ("update_time",), "loghub_client_shard_lease": ("weight",)}
 """What tables before the last step may lack."""
 _FOLDER = Path(__file__).parent / "migrations"
 _LOCK = 5_106_841_523
@@ -60,8 +60,10 @@ LEASES = Table(
     Column("consumer_owner", name_type(NAME_CHARS_MAX), nullable=False),
     Column("check_point", BigInteger, nullable=True),
     Column("update_time", BigInteger, nullable=False, info={MOST: MOMENT_MS_MAX}),
+    Column("weight", BigInteger, nullable=True),
 )
-"""A row a shard, see `lease.py`. `check_point` is a cursor as a number, `update_time` unix milliseconds."""
+"""A row a shard, see `lease.py`. `check_point` is a cursor as a number, `update_time` unix milliseconds,
+`weight` raw bytes a second of receive time. The last one is ours: LogHub's own library counts shards."""
 
 
 def made(database: Database) -> bool:

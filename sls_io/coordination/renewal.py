@@ -57,7 +57,7 @@ class Renewal:
         return not self._gone and self._claim.valid(self._clock.monotonic())
 
     def _renew(self) -> None:
-        while not self._stop.wait(self._coordinator.renew_every_s):
+        while not self._stop.wait(self._pause_s()):
             if self._clock.monotonic() >= self._until_s:
                 self._give_up(
                     "the run has been at work for longer than its budget explains, so something in it "
@@ -74,6 +74,10 @@ class Renewal:
                 if not self._claim.valid(self._clock.monotonic()):
                     self._give_up(f"no heartbeat was answered in time: {error}")
                     return
+
+    def _pause_s(self) -> float:
+        """Until the next beat, or until the run must hang: who holds by declaration beats once an hour."""
+        return min(self._coordinator.renew_every_s, max(0.0, self._until_s - self._clock.monotonic()))
 
     def _give_up(self, why: str) -> None:
         self._gone = True

@@ -48,8 +48,9 @@ _ID_BITS = 62
 class SqlLease:
     """Shards held through leases in `store`, for `group`'s holder, with `group`'s times.
 
-    `shards` says which there are and what each weighs; it is asked at each claim. `assignor` says who gets
-    which, see `assignors.py`. All workers of a group need the same of both, and the same timeout.
+    `shards` says which there are and what each weighs, None: what its row says (`weigh`); it is asked at each
+    claim. `assignor` says who gets which, see `assignors.py`. All workers of a group need the same of both,
+    and the same timeout.
     `new_id` makes lease ids: any positive number of at most 62 bits that no other process makes.
     """
 
@@ -57,7 +58,7 @@ class SqlLease:
         self,
         store: LeaseStore,
         group: Group,
-        shards: Callable[[], Mapping[int, int]],
+        shards: Callable[[], Mapping[int, int | None]],
         *,
         assignor: Assignor | str = "sticky",
         clock: Clock = SYSTEM_CLOCK,
@@ -66,7 +67,8 @@ class SqlLease:
         self._store, self._group, self._shards, self._clock = store, group, shards, clock
         chosen = named(assignor) if isinstance(assignor, str) else assignor
         self._terms, self._new_id = Terms(group.timeout_s, group.heartbeat_s, chosen), new_id
-        self._weights: Mapping[int, int] = {}
+        self._given: Mapping[int, int | None] = {}
+        self._measured: Mapping[int, int] = {}
         self._watch = Watch()
         # Replaced as a whole, never changed in place: `renew` runs in a thread of its own.
         self._held = HeldLeases()
@@ -81,7 +83,7 @@ class SqlLease:
         cls,
         address: str,
         group: Group,
-        shards: Callable[[], Mapping[int, int]],
+        shards: Callable[[], Mapping[int, int | None]],
         *,
         signature: str,
         assignor: Assignor | str = "sticky",
@@ -139,7 +141,7 @@ class SqlLease:
             try:
                 if not joined:
                     self._prepare()
-                    self._weights = self._shards()
+                    self._given = self._shards()
                 view = self._look() if joined else self._joined()
                 joined = True
                 view = self._round(view)
@@ -212,16 +214,25 @@ class SqlLease:
             )
         return "ahead"
 
+    def weigh(self, measured: Mapping[int, int]) -> None:
+        """What shards weigh, raw bytes a second of receive time, as whoever works on them measured. Kept in
+        the rows of those that we own when they are let go: a change that is made anyway, under our lease id.
+
+        Whoever is killed before leaves the weights that were there.
+        """
+        self._measured = measured
+
     def release(self) -> None:
         """Hand over what another has taken, and let go of the rest, with our name on it.
 
         Out of reach: what was taken may be begun one timeout after that, all else expires.
         """
+        weights, self._measured = self._newly_weighed(), {}
         was, self._held, self._carried = self._held, HeldLeases(), False
         try:
             if was.ids:
                 self._store.hand_over(self.holder)
-                self._store.free(self.holder, [*was.ids], self._stamp_ms())
+                self._store.free(self.holder, [*was.ids], self._stamp_ms(), weights)
         except SlsError:
             pass
         finally:
@@ -234,9 +245,16 @@ class SqlLease:
             self._store.prepare()
             self._prepared = True
 
+    def _newly_weighed(self) -> Mapping[int, int]:
+        """The weights of our shards that are not what their rows say."""
+        ours = self._measured.keys() & self._held.owned.keys()
+        rows = {shard: row for shard, row in self._view.leases.items() if shard in ours}
+        found = {s: leases.weight_to_keep(row.weight, self._measured[s]) for s, row in rows.items()}
+        return {shard: weight for shard, weight in found.items() if weight != rows[shard].weight}
+
     def _look(self) -> View:
         """Look at the rows, and draw conclusions of what is ours and who is silent."""
-        view = self._view = self._store.read().of(self._weights)
+        view = self._view = self._store.read().of(self._given)
         at_s, timeout_s = self._clock.monotonic(), self._terms.timeout_s
         self._watch = self._watch.after(view, at_s, timeout_s)
         # What is on its way for longer than a timeout cannot help any more.
@@ -255,7 +273,7 @@ class SqlLease:
             )
             self._carried = True
         self._change(lambda: self._store.join(self.holder, stamp_ms))
-        if new := sorted(self._weights.keys() - view.leases.keys()):
+        if new := sorted(self._given.keys() - view.leases.keys()):
             self._change(lambda: self._store.add(new))
         if any(one.consumer == self.holder != one.owner for one in view.leases.values()):
             self._change(lambda: self._store.hand_over(self.holder))
@@ -273,7 +291,7 @@ class SqlLease:
             view,
             self._watch,
             self.holder,
-            weights=self._weights,
+            weights=leases.weights(view, self._given),
             at_s=now_s,
             terms=self._terms,
             from_living=from_living,

@@ -180,6 +180,7 @@ class ServiceApp:
             "call": call.name, "project": call.project, "logstore": call.names.get("logstore", ""),
             "shard": int(shard) if shard.isascii() and shard.isdigit() else None,
             "consumer": call.query.get("consumer", ""), "query": dict(call.query), "at": self.service.now(),
+            "user_agent": call.headers.get("user-agent", ""),
         })  # fmt: skip
         if met:
             async with self.hit:

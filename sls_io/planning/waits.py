@@ -18,6 +18,7 @@ class Why(StrEnum):
     FIRST_START = "first_start"
     AHEAD = "ahead"
     HELD = "held"
+    UNNAMED = "unnamed"
     PARENTS = "parents"
     WINDOWS = "windows"
     UNASKED = "unasked"
@@ -55,6 +56,14 @@ GONE_NOW = Wait(Why.GONE, "removed by retention: the rest of it is a named gap")
 def paused(shard: int) -> Wait:
     """A shard that a person paused."""
     return Wait(Why.PAUSED, "paused: nothing of it lands before somebody resumes it")
+
+
+def unnamed(shards: Iterable[int], came_of: Iterable[int] = ()) -> Wait:
+    """A shard that is not among those that the settings name, these; `came_of`: some of these, and nobody
+    reads it."""
+    named, above = (", ".join(map(str, some)) for some in (shards, came_of))
+    nobody = f"; it came of {above}, and nobody reads it" * bool(above)
+    return Wait(Why.UNNAMED, f"left to others, `shards` names {named}{nobody}")
 
 
 def for_parents(shards: Iterable[int]) -> Wait:

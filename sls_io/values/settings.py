@@ -10,7 +10,7 @@ import re
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from sls_io.values.errors import ConfigError
@@ -32,6 +32,9 @@ LOOPBACK_REGION = "loopback"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _IN_ENVIRONMENT = "env:"
 _IMPORT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
+_COUNTING = ("sticky", "range", "round_robin")
+"""The assignors that count shards, whatever one weighs."""
+_NO_ASKER, _ASKER_CHARS_MAX = re.compile(r"[^A-Za-z0-9_./-]"), 128
 _GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 PAGE_GROUPS_MAX = 1000
@@ -105,6 +108,7 @@ class Service(Settings):
     credentials: Credentials = Credentials()
     read_timeout_s: Annotated[float, Field(gt=0, le=300)] = 30.0
     tries_max: Annotated[int, Field(ge=1, le=20)] = 6
+    _deployment: str = PrivateAttr(default="")
 
     @field_validator("endpoint")
     @classmethod
@@ -189,6 +193,19 @@ class Service(Settings):
             raise ValueError("service.proxy: an http endpoint is this machine's own; leave the proxy out")
         return self
 
+    def asked_by(self, deployment: str) -> "Service":
+        """The same, asked in the name of a deployment; that is no setting, since the group's settings say it.
+        It travels with copies and to other processes."""
+        found = self.model_copy()
+        found._deployment = deployment
+        return found
+
+    @property
+    def asker(self) -> str:
+        """Who asks, for whoever reads the service's own logs: the deployment, else the project. Printable
+        ASCII without brackets, at most 128 characters."""
+        return _NO_ASKER.sub("-", self._deployment or self.project)[:_ASKER_CHARS_MAX]
+
     @property
     def proxy_address(self) -> str:
         """The address of the proxy, user and password included; "" without one. Raises ConfigError where the
@@ -262,7 +279,7 @@ class Coordination(Settings):
     `database` is the address of the leases (`sqlite:////FILE`, `postgresql://USER@HOST/DATABASE`, `mysql`,
     `mariadb`), without a password, or `env:VARIABLE`, an environment variable that has an address, which may
     have one; "" has the service's group hold them. `assignor` says who gets which shard: `sticky`, `range`,
-    `round_robin`, or `package.module:function`. All workers of a group need the same.
+    `round_robin`, `weighted`, or `package.module:function`. All workers of a group need the same.
     """
 
     database: str = ""
@@ -294,8 +311,8 @@ class Coordination(Settings):
     @field_validator("assignor")
     @classmethod
     def _assignor_is_known(cls, value: str) -> str:
-        if value not in ("sticky", "range", "round_robin") and not _IMPORT.fullmatch(value):
-            raise ValueError("assignor: one of sticky, range, round_robin, or package.module:function")
+        if value not in (*_COUNTING, "weighted") and not _IMPORT.fullmatch(value):
+            raise ValueError(f"assignor: one of {', '.join(_COUNTING)}, weighted, or package.module:function")
         return value
 
     @model_validator(mode="after")
@@ -308,6 +325,11 @@ class Coordination(Settings):
     def leases(self) -> bool:
         """Whether shards are held by leases in a database."""
         return bool(self.database)
+
+    @property
+    def weighs(self) -> bool:
+        """Whether leases are shared by what shards weigh; the others go by numbers alone."""
+        return self.leases and self.assignor not in _COUNTING
 
     @property
     def variable(self) -> str:

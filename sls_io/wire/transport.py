@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NoReturn
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -159,6 +161,15 @@ class _Call:
         return printable(f"{self.method} {self.resource} of project {self.project or '-'}")
 
 
+@cache
+def _program() -> str:
+    """Our name and version; the name alone where we were only put on the path."""
+    try:
+        return f"sls-lake/{version('sls-lake')}"
+    except PackageNotFoundError:
+        return "sls-lake"
+
+
 class Transport(LogClient):
     """The SDK's client for `service`, sending through our exchange. Safe to use from many threads.
 
@@ -186,7 +197,8 @@ class Transport(LogClient):
         self._session.close()  # type: ignore[attr-defined]  # the SDK's own, never used here
         region, now = service.region, self._now
         self._auth = SignatureV4(self, region, now) if region else SignatureV1(self, now)
-        self.set_user_agent(f"sls-lake, {USER_AGENT}")
+        # Names of settings only: the service's logs say who asked, and nothing that is secret.
+        self.set_user_agent(f"{_program()} ({service.asker}), {USER_AGENT}")
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Transport holds keys and sockets: send its Service and build another there")

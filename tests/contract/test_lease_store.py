@@ -19,7 +19,7 @@ from sqlalchemy import Table, create_engine, inspect, select, text
 
 from sls_io.coordination import lease_tables
 from sls_io.coordination.database import Database
-from sls_io.coordination.lease import Take
+from sls_io.coordination.lease import Lease, Take
 from sls_io.coordination.lease_store import SqlLeases
 from sls_io.coordination.lease_tables import INSTANCES, LEASES, METADATA, VERSION_TABLE, ensure
 from sls_io.coordination.sql_lease import SqlLease
@@ -46,6 +46,7 @@ IDS = st.integers(1, 4) | st.just(2**62)
 SHARDS = st.integers(0, 3)
 STAMPS = st.integers(1, 2**45)
 SOME = st.dictionaries(SHARDS, IDS | st.just(0), max_size=4)
+WEIGHTS = st.dictionaries(SHARDS, st.sampled_from([0, 5, 2**40]), max_size=4)
 CURSORS = st.integers(0, 3).map(Cursor) | st.just(Cursor(2**63 - 1))
 
 
@@ -103,9 +104,9 @@ class Leases(RuleBasedStateMachine):
     def hand_over(self, me: str) -> None:
         self.both("hand_over", me)
 
-    @rule(me=NAMES, ids=st.lists(IDS, min_size=1, max_size=3), stamp=STAMPS)
-    def free(self, me: str, ids: list[int], stamp: int) -> None:
-        self.both("free", me, ids, stamp)
+    @rule(me=NAMES, ids=st.lists(IDS, min_size=1, max_size=3), stamp=STAMPS, weights=WEIGHTS)
+    def free(self, me: str, ids: list[int], stamp: int, weights: dict[int, int]) -> None:
+        self.both("free", me, ids, stamp, weights)
 
     @rule(me=NAMES, shard=SHARDS, cursor=CURSORS)
     def checkpoint(self, me: str, shard: int, cursor: Cursor) -> None:
@@ -247,6 +248,35 @@ def test_tables_of_the_first_step_get_the_column_that_they_lack(kind: str, datab
     }
     assert str(shown).startswith("2023-11-14 22:13:20"), "docs/reference.md says so"
     assert store.read().instances == {"new": 1_700_000_001_000, "old": 1_700_000_003_000}
+
+
+@every
+@pytest.mark.parametrize("step", ["0001", "0002"])
+def test_a_lease_of_an_earlier_step_keeps_its_checkpoint_and_gets_a_weight_once_it_is_let_go(
+    kind: str, step: str, databases: Databases
+) -> None:
+    address = databases.new(kind)
+    engine, database = create_engine(address), Database(address, deadline_s=30)
+    with engine.begin() as connection:
+        config = Config(attributes={"connection": connection, "version_table": VERSION_TABLE})
+        config.set_main_option("script_location", str(Path(lease_tables.__file__).parent / "migrations"))
+        command.upgrade(config, step)
+        rows = ", ".join(f"('g', 's', {shard}, 7, 'me', 'me', 500, 1700000000000)" for shard in (0, 1))
+        connection.execute(text(f"INSERT INTO {LEASES.name} VALUES {rows}"))
+    engine.dispose()
+    store = SqlLeases(database, group="g", signature="s")
+    store.prepare()
+    before = {shard: Lease(shard, 7, "me", "me", Cursor(500), 1_700_000_000_000) for shard in (0, 1)}
+    assert store.read().leases == before
+    store.free("somebody else", [7], 1_700_000_000_500, {0: 4000})
+    assert store.read().leases == before, "only who consumes a shard says what it weighs"
+
+    store.free("me", [7], 1_700_000_001_000, {0: 4000})
+
+    assert {s: (one.checkpoint, one.weight) for s, one in store.read().leases.items()} == {
+        0: (500, 4000),
+        1: (500, None),
+    }
 
 
 @every

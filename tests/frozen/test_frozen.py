@@ -123,6 +123,26 @@ def test_a_table_of_an_earlier_release_is_landed_on_each_log_once(release: Relea
     assert totals == [5 * 40 - 5, 5 * 40], "what was taken back came again, what was removed for good did not"
 
 
+def test_leases_of_an_earlier_release_keep_their_checkpoints_and_are_shared_by_weight(
+    release: Release,
+) -> None:
+    settings = Path(LEASED)
+    settings.write_text(settings.read_text().replace('"env:LEASES"', '"env:LEASES", assignor: weighted'))
+    before = rows("check_point")
+    for hour in range(3):
+        release.add(160 + 40 * hour)
+        assert release.land(LEASED) == 40
+    assert before and all(after > then for then, after in zip(before, rows("check_point"), strict=True))
+    assert None not in rows("weight"), "measured in the hours that are over"
+
+
+def rows(column: str) -> list[int]:
+    """A column of the leases."""
+    with closing(sqlite3.connect("leases.db")) as leases:
+        asked = f"SELECT {column} FROM loghub_client_shard_lease ORDER BY shard_id"
+        return [value for (value,) in leases.execute(asked)]
+
+
 def test_a_ledger_that_a_later_release_wrote_is_refused_with_the_cure(release: Release) -> None:
     """As this release will be, one day, after somebody goes back to it."""
     table = Lake.default().load("bronze.logs")

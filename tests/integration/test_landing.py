@@ -3,9 +3,11 @@
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from aliyun.log.version import USER_AGENT
 
 from pipelines.cli.main import EXIT_FAILED
 from tests.worlds.command_line import environment, settings
@@ -28,6 +30,21 @@ def test_every_log_lands_once(world: World) -> None:
     assert report.rows == 300
     assert {h: r.rows for h, r in report.hours.items()} == {HOUR0_S // 3600: 200, HOUR0_S // 3600 + 1: 100}
     world.assert_each_log_once()
+
+
+def test_all_that_a_landing_asks_the_service_says_which_deployment_asks(world: World) -> None:
+    """The driver, its heartbeats and the tasks in Spark's workers."""
+    world.logstore = world.changed(group={**world.logstore.group.model_dump(), "holder": "team-a"})
+    world.put(20)
+    world.at(HOUR0_S + 120)
+    watched = world.emulator.admin.fault("observe", times=None)
+
+    world.land()
+
+    fault = next(f for f in world.emulator.admin.faults() if f["id"] == watched)
+    assert {"heartbeat", "pull_logs", "list_shards"} <= {seen["call"] for seen in fault["seen"]}
+    who = f"sls-lake/{version('sls-lake')} (lake/team-a), {USER_AGENT}"
+    assert {seen["user_agent"] for seen in fault["seen"]} == {who}
 
 
 @pytest.mark.fault("4b.empty.plan")

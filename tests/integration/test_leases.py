@@ -1,6 +1,7 @@
 """Landings whose shards are held by leases in a database: each log once, and checkpoints in the same rows."""
 
 import sqlite3
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,11 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.repair import execute_repair, plan_repair
 from pipelines.landing.run.report import CheckpointOutcome, LandingReport
 from sls_io.coordination.lease_tables import METADATA, VERSION_TABLE
+from sls_io.coordination.sql_lease import SqlLease
 from sls_io.values.errors import ClaimLost, ConfigError, LedgerBroken, ServiceError, TransportError
+from sls_io.values.window import HOUR_S
 from tests.worlds.command_line import Command
-from tests.worlds.one_logstore import HOUR0_S, World, make_lake
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World, make_lake
 from tests.worlds.two_runs import At, at_once
 
 
@@ -100,6 +103,39 @@ def test_describe_shows_how_far_who_is(leased: World) -> None:
         assert views[1 - mine].consumers == {"two": "STOP_COMPLETED"}
         assert views[mine].holder == "one"
         held.release()
+
+
+def test_holders_that_share_by_weight_know_it_from_what_those_before_them_landed(leased: World) -> None:
+    """A busy shard is as much as two quiet ones, and the closed parent of these is nothing."""
+    coordinator = {**leased.logstore.coordinator.model_dump(), "assignor": "weighted"}
+    leased.logstore = leased.changed(coordinator=coordinator)
+    leased.begun(10, 0)
+    leased.emulator.admin.split(PROJECT, "access_logs", 1)
+    for _ in range(4):
+        for key, rows in (("0", 800), ("8", 400), ("f", 400)):
+            leased.put(rows, key=key.ljust(32, "0"), logs_a_group=100)
+        leased.emulator.admin.advance(HOUR_S)
+        leased.land()
+    came = Counter[int]()
+    for landed in (one for _, windows in leased.landings() for one in windows):
+        came[landed.window.shard] += landed.raw_bytes if landed.window.hour == HOUR0 + 2 else 0
+
+    with leased.client as client:
+        members = coordinator_of(leased.with_holder("two"), client)
+        assert isinstance(members, SqlLease)
+        weights = {shard: lease.weight for shard, lease in members.look().leases.items()}
+        theirs = members.claim().shards
+        members.release()
+
+    assert came[0] > came[2] > 0 < came[3]
+    assert weights == {0: near(came[0]), 1: 0, 2: near(came[2]), 3: near(came[3])}
+    assert theirs == {0}
+    leased.assert_each_log_once()
+
+
+def near(size: int) -> object:
+    """So many bytes an hour, in bytes a second, as near as a kept weight is."""
+    return pytest.approx(size / HOUR_S, rel=0.25, abs=1)
 
 
 def test_checkpoints_in_the_rows_are_repaired_from_the_table(leased: World) -> None:

@@ -183,7 +183,7 @@ class _Wire:
     def hand_over(self, me: str) -> None:
         self._send(Sent("hand_over", me))
 
-    def free(self, me: str, lease_ids: Iterable[int], stamp_ms: int) -> None:
+    def free(self, me: str, lease_ids: Iterable[int], stamp_ms: int, weights: Mapping[int, int]) -> None:
         self._send(Sent("free", me, tuple((-1, i, False) for i in sorted(lease_ids)), FREE, stamp_ms))
 
     def checkpoint(self, me: str, shard: int, cursor: Cursor) -> bool:
@@ -220,7 +220,7 @@ def _carry_out(store: DictLeases, sent: Sent) -> bool:
         case "hand_over":
             store.hand_over(sent.me)
         case "free":
-            store.free(sent.me, [lease_id for _, lease_id, _ in sent.leases], sent.stamp)
+            store.free(sent.me, [lease_id for _, lease_id, _ in sent.leases], sent.stamp, {})
         case "checkpoint":
             ((shard, cursor, _),) = sent.leases
             return store.checkpoint(sent.me, shard, Cursor(cursor))
@@ -391,7 +391,7 @@ class Scene:
         )
         lease._lost = {number(p): ago(t) for p, t in known.lost}
         lease._carried, lease._took_s = known.carry, ago(known.took)
-        lease._view, lease._weights, lease._refused, lease._prepared = View(), self._weights, None, True
+        lease._view, lease._given, lease._refused, lease._prepared = View(), self._weights, None, True
         self.claimed[at] = known.claimed
         self.unsaved[at] = dict(known.unsaved)
 

@@ -88,13 +88,14 @@ class DictLeases:
 
         self._change(do)
 
-    def free(self, me: str, lease_ids: Iterable[int], stamp_ms: int) -> None:
+    def free(self, me: str, lease_ids: Iterable[int], stamp_ms: int, weights: Mapping[int, int]) -> None:
         ids = {*lease_ids}
 
         def do() -> None:
             for lease in list(self.leases.values()):
                 if lease.owner == me == lease.consumer and lease.lease_id in ids:
-                    self._put(replace(lease, lease_id=FREE, consumer="", stamp_ms=stamp_ms))
+                    weight = weights.get(lease.shard, lease.weight)
+                    self._put(replace(lease, lease_id=FREE, consumer="", stamp_ms=stamp_ms, weight=weight))
 
         self._change(do)
 

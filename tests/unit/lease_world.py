@@ -40,14 +40,14 @@ class World:
 
     def __init__(self, shards: int, assignor: str = "sticky") -> None:
         self.now_s, self.store, self.assignor = 0.0, DictLeases(), assignor
-        self.weights = dict.fromkeys(range(shards), 1)
+        self.weights: Mapping[int, int | None] = dict.fromkeys(range(shards), 1)
         self._ids = 0
 
     def new_id(self) -> int:
         self._ids += 1
         return self._ids
 
-    def shards(self) -> Mapping[int, int]:
+    def shards(self) -> Mapping[int, int | None]:
         return self.weights
 
     def coordinator(

@@ -139,21 +139,47 @@ def test_sticky_moves_no_more_than_any_balanced_answer_would(
 
 
 @given(MEMBERS, WEIGHTS, OWNERS)
-def test_weighted_is_as_even_as_each_ones_lightest_shard_or_near_enough(
+def test_weighted_leaves_no_shard_whose_move_to_the_emptiest_would_be_worth_it(
     members: list[str], weights: dict[int, int], owners: dict[int, str]
 ) -> None:
     found = assigned(weighted, members, weights, owners)
     load = {m: sum(max(1, weights[s]) for s in shards) for m, shards in found.items()}
-    emptiest, near_enough = min(load.values()), sum(load.values()) / len(members) / 10
-    apart = {m: load[m] - emptiest for m in members if found[m]}
-    assert max(apart.values(), default=0) < near_enough or all(
-        apart[m] <= min(max(1, weights[s]) for s in found[m]) for m in apart
-    )
+    emptiest, worth = min(load.values()), sum(load.values()) / len(members) / 10
+    for member, shards in found.items():
+        apart = load[member] - emptiest
+        assert all(apart - abs(apart - 2 * max(1, weights[s])) < worth for s in shards) or apart < worth
+
+
+def test_weighted_moves_many_light_shards_together_where_none_would_be_worth_it_alone() -> None:
+    weights = dict.fromkeys(range(1000), 1)
+    found = assigned(weighted, ["a", "b"], weights, dict.fromkeys(weights, "a"))
+    apart = abs(len(found["a"]) - len(found["b"]))
+    assert apart < 500 / 10
+    assert len(found["b"]) <= 500, "no more than what makes them even"
+
+
+@given(MEMBERS, WEIGHTS, OWNERS, st.permutations("abcdefgh"))
+def test_weighted_leaves_no_free_shard_when_each_has_taken_what_is_free_for_it_twice_in_any_order(
+    members: list[str], weights: dict[int, int], owners: dict[int, str], order: list[str]
+) -> None:
+    has = {shard: owner for shard, owner in owners.items() if shard in weights and owner in members}
+    for member in (name for name in order * 2 if name in members):
+        mine = assigned(weighted, members, weights, has)[member]
+        has |= dict.fromkeys((shard for shard in mine if shard not in has), member)
+    assert has.keys() == weights.keys()
 
 
 def test_weighted_gives_the_one_heavy_shard_a_member_of_its_own() -> None:
     found = assigned(weighted, ["a", "b"], {0: 900, 1: 300, 2: 300, 3: 300}, {})
     assert sorted(found.values()) == [(0,), (1, 2, 3)]
+
+
+def test_weighted_does_not_move_whichever_of_three_equal_shards_was_measured_as_the_lightest() -> None:
+    """One of two members has two of them, however they are shared."""
+    before = {0: "a", 1: "a", 2: "b"}
+    for weights in ([99, 100, 101], [101, 100, 99], [100, 97, 103]):
+        found = assigned(weighted, ["a", "b"], dict(enumerate(weights)), before)
+        assert owners_of(found) == before
 
 
 def test_weighted_moves_nothing_for_a_small_difference() -> None:

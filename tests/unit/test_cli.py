@@ -13,11 +13,11 @@ import pytest
 
 from pipelines.cli import logstores
 from pipelines.cli.backfill import follow
-from pipelines.cli.dagster_client import Progress
 from pipelines.cli.hours import HourParam
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, VERBS, cli, run, sentence
 from pipelines.cli.output import Output, moment, shown, span
 from pipelines.cli.stores import Moment, PlaceParam
+from pipelines.dagster_client import Progress
 from pipelines.landing.hours import check_begun, hour_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import calls

@@ -106,6 +106,33 @@ def test_what_is_unknown_or_out_of_bounds_is_refused(changed: dict[str, object])
         logstore(**changed)
 
 
+def test_shards_are_named_once_and_sorted() -> None:
+    found = logstore(shards=[3, 0])
+    assert found.shards == (0, 3) and [found.reads(s) for s in (0, 1, 3)] == [True, False, True]
+    assert logstore().reads(7) and found.deployment != logstore().deployment
+    assert logstore(shards=[0]).deployment != found.deployment, "neither may fence the other"
+    assert len(logstore(shards=[*range(256)]).deployment) < 100, "the table has a property of it"
+    assert Logstore.model_validate(found.model_dump(mode="json")) == found
+
+
+@pytest.mark.parametrize(
+    ("shards", "told"),
+    [
+        ([0, 3, 0], "shards: 0 is named more than once"),
+        ([-1], "greater than or equal to 0"),
+        ([], "shards: names none"),
+        ([True], "expected a list of shards"),
+        ("0", "expected a list of shards"),
+        ([1.5], "valid integer"),
+    ],
+)
+def test_other_shards_are_refused(shards: object, told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        logstore(shards=shards)
+    with pytest.raises(ValidationError, match="an assignor shares out"):
+        logstore(shards=[0], coordinator={"database": "sqlite:////leases.db", "assignor": "range"})
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

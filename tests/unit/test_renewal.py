@@ -5,7 +5,7 @@ import threading
 from pipelines.landing.run.holding import work_max_s
 from sls_io.coordination.renewal import Renewal
 from sls_io.coordination.static import Static
-from sls_io.values.clock import ManualClock
+from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.values.settings import Budget
 
 
@@ -23,6 +23,22 @@ class Counting(Static):
         if self.beats == 5:
             self.often.set()
         return super().renew()
+
+
+def test_work_that_hangs_is_over_in_time_where_nothing_has_to_be_renewed() -> None:
+    said, told = list[str](), threading.Event()
+    holder = Static([3])
+
+    def lost(why: str) -> None:
+        said.append(why)
+        told.set()
+
+    at_s = SYSTEM_CLOCK.monotonic()
+    renewal = Renewal(holder, holder.claim(), clock=SYSTEM_CLOCK, lost=lost, until_s=at_s)
+    renewal.start()
+    assert told.wait(60) and not renewal.valid, "it beats once an hour"
+    renewal.stop()
+    assert "something in it hangs" in said[0]
 
 
 def test_work_that_hangs_loses_its_claim_once_no_budget_explains_it() -> None:

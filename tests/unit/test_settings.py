@@ -1,6 +1,7 @@
 """Limits of the service side, their relations, and endpoints that must not be reached."""
 
 import json
+import pickle
 import re
 
 import pytest
@@ -223,6 +224,22 @@ def test_every_number_of_a_budget_has_a_limit(changed: dict[str, int]) -> None:
         Budget.model_validate(changed)
 
 
+# --- who asks
+
+
+def test_a_service_is_asked_by_a_deployment_in_copies_and_other_processes_too() -> None:
+    named = service().asked_by("lake/one")
+    copies = (named, named.model_copy(update={"tries_max": 1}), pickle.loads(pickle.dumps(named)))
+    assert [copy.asker for copy in copies] == ["lake/one"] * 3
+    assert service().asker == service().project, "where nothing else is known"
+    assert "lake" not in str(named.model_dump()), "it is no setting"
+
+
+def test_what_a_header_cannot_hold_is_not_in_who_asks() -> None:
+    assert service().asked_by("läke) \r\nHost: x/one").asker == "l-ke----Host--x/one"
+    assert len(service().asked_by("a" * 300).asker) == 128
+
+
 # --- how shards are held
 
 
@@ -254,7 +271,7 @@ def test_leases_are_in_a_database(address: str) -> None:
         ({"database": "sqlite:///leases.db"}, "from the root on"),
         ({"database": "host/secret"}, "expected KIND"),
         ({"database": "env:mysql://me:secret@host/db"}, "not its content"),
-        ({"database": "env:X", "assignor": "weighted"}, "one of sticky, range"),
+        ({"database": "env:X", "assignor": "cooperative"}, "one of sticky, range, round_robin, weighted"),
     ],
 )
 def test_a_place_of_leases_that_cannot_work_is_refused_without_its_secret(

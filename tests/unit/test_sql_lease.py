@@ -379,3 +379,72 @@ def test_whatever_happens_two_never_work_on_one_shard_and_all_are_worked_on_in_t
     run(world, list(workers.values()), 8 * TIMEOUT_S)
     assert sum(shares(list(workers.values()))) == shards
     assert max(shares(list(workers.values()))) - min(shares(list(workers.values()))) <= 1
+
+
+# --- weights
+
+
+def weighing(world: World, name: str, ahead_s: float = 0.0) -> Worker:
+    """A worker that shares by what rows say."""
+    world.assignor, world.weights = "weighted", dict.fromkeys(world.weights)
+    return Worker(world, name, ahead_s=ahead_s)
+
+
+def kept(world: World) -> dict[int, int | None]:
+    return {shard: lease.weight for shard, lease in world.store.leases.items()}
+
+
+def test_what_a_run_measured_stays_with_its_leases_in_the_statement_that_lets_them_go() -> None:
+    world = World(3)
+    mine = weighing(world, "a")
+    mine.step()
+    mine.leases.weigh({0: 900, 1: 100, 7: 5})
+    changes = world.store.changes
+    mine.end()
+    assert world.store.changes - changes == 2, "handed over and let go, as ever"
+    assert kept(world) == {0: 900, 1: 100, 2: None}
+    mine.step()
+    mine.end()
+    assert kept(world) == {0: 900, 1: 100, 2: None}, "a run that measured nothing leaves what is there"
+
+
+def test_who_takes_a_shard_knows_what_it_weighs_from_those_before() -> None:
+    world = World(4)
+    mine, other = weighing(world, "a"), weighing(world, "b", ahead_s=3.0)
+    mine.step()
+    mine.leases.weigh({0: 3000, 1: 1000, 2: 1000, 3: 1000})
+    mine.end()
+    other.step()
+    assert other.working in ({0}, {1, 2, 3}), "half of the weight"
+    mine.step()
+    assert mine.working | other.working == set(range(4)) and not mine.working & other.working
+    moved = len(world.store.moved)
+    run(world, [mine, other], 6 * TIMEOUT_S)
+    assert len(world.store.moved) == moved
+
+
+def test_weights_that_are_about_what_rows_say_change_no_row() -> None:
+    world = World(2)
+    mine = weighing(world, "a")
+    mine.step()
+    mine.leases.weigh({0: 1000, 1: 1000})
+    mine.end()
+    mine.step()
+    mine.leases.weigh({0: 1200, 1: 5000})
+    mine.end()
+    assert kept(world) == {0: 1000, 1: 5000}
+
+
+def test_who_lost_its_shards_says_nothing_of_their_weight() -> None:
+    """It sleeps with what it measured while another takes them and measures anew."""
+    world = World(1)
+    mine, other = weighing(world, "a"), weighing(world, "b")
+    mine.step()
+    mine.leases.weigh({0: 10})
+    run(world, [other], 3 * TIMEOUT_S)
+    other.leases.weigh({0: 2000})
+    assert other.working == {0}
+    mine.end()
+    assert kept(world) == {0: None}
+    other.end()
+    assert kept(world) == {0: 2000}

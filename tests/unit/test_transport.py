@@ -8,10 +8,12 @@ import locale
 import pickle
 import socket
 import threading
+from importlib.metadata import version
 from typing import Any
 
 import pytest
 from aliyun.log.logexception import LogException
+from aliyun.log.version import USER_AGENT
 
 from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.values.errors import (
@@ -50,6 +52,13 @@ def test_a_loopback_endpoint_is_connected_to_as_it_is_with_the_project_in_the_ho
     seen = server.seen[0]
     assert seen.headers["host"] == "demo.127.0.0.1"
     assert seen.path == SHARDS + "?a=x+y"
+
+
+def test_a_call_says_which_program_asks_and_for_whom() -> None:
+    with talking(Reply()) as (t, server):
+        t.exchange("GET", SHARDS)
+    said = server.seen[0].headers["user-agent"]
+    assert said == f"sls-lake/{version('sls-lake')} (demo), {USER_AGENT}", "no deployment is known here"
 
 
 def test_v1_signs_what_the_protocol_says() -> None:

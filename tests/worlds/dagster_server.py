@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from chaos.site import free_port
+from pipelines.dagster_client import URL_VARIABLE
 from sls_io.values.clock import SYSTEM_CLOCK
 
 LOCATION = "sls_lake"
@@ -52,7 +53,8 @@ class DagsterServer:
             f"      location_name: {LOCATION}\n"
         )
         self._module = module
-        self._environment = {**os.environ, **environment, "DAGSTER_HOME": str(home)}
+        own = {"DAGSTER_HOME": str(home), URL_VARIABLE: self.url}
+        self._environment = {**os.environ, **own, **environment}
         self._workspace = workspace
         self._said: deque[str] = deque(maxlen=200)
         self._processes: list[subprocess.Popen[bytes]] = []

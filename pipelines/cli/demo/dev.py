@@ -21,7 +21,7 @@ from typing import Self, get_args
 
 import click
 
-from pipelines.cli import dagster_client
+from pipelines import dagster_client
 from pipelines.cli.demo import sandbox
 from pipelines.cli.demo.spark_server import SparkServer, free_address
 from pipelines.cli.emulator import PORT
@@ -32,7 +32,9 @@ from pipelines.cli.logstores import defs_of, project_root, resolve_all
 from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.bounds import Sensor
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.projects import sensor_name
 from pipelines.landing.spark.remote import without_session
+from pipelines.landing.table.home import defs_files, project_files
 from sls_io.emulator import start
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError, ServiceError, TransportError
@@ -127,6 +129,8 @@ def _run(output: Output, box: sandbox.Sandbox, logstores: list[Logstore], rate: 
                     dagster_client.start_schedule(url, f"{logstore.name}_schedule")
                     for sensor in get_args(Sensor):
                         dagster_client.start_sensor(url, f"{logstore.name}_{sensor}_sensor")
+                for file in project_files(defs_files(project_root())):
+                    dagster_client.start_sensor(url, sensor_name(file))
                 if spark is not None:
                     spark.wait()
                     output.say(f"Spark     {without_session(box.spark_remote)} (process {spark.process_id})")

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from pipelines.cli.dagster_client import URL_VARIABLE
 from pipelines.cli.demo import follower
 from pipelines.cli.init import TEMPLATE
 from pipelines.cli.logstores import project_root
+from pipelines.dagster_client import URL_VARIABLE
 from pipelines.landing.spark.remote import REMOTE_VARIABLE
 from pipelines.landing.spark.session import JARS_VARIABLE
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET

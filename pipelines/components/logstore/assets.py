@@ -245,8 +245,7 @@ def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinitio
                 checkpoint,
                 deps=[bronze],
                 skippable=True,
-                description="Cursors published to the consumer group, after the data is in the table."
-                f"{metadata.PLOTS_OF_LANDING}",
+                description=f"{metadata.published_to(logstore)}{metadata.PLOTS_OF_LANDING}",
                 group_name=logstore.name,
                 tags=metadata.tags(logstore),
                 kinds={"source"},

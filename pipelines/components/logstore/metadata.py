@@ -232,8 +232,16 @@ def waits(reasons: Mapping[int, Wait]) -> dg.MetadataValue:
     return records({"shard": shard, "why": why.text} for shard, why in sorted(reasons.items()))
 
 
+def published_to(logstore: Logstore) -> str:
+    """What the checkpoint's asset stands for."""
+    if logstore.shards is None:
+        return "Cursors published to the consumer group, after the data is in the table."
+    named = ", ".join(map(str, logstore.shards))
+    return f"Live runs of shards {named}, which the settings name: the table alone has their position."
+
+
 def checkpoint(reports: Sequence[CheckpointReport]) -> Metadata:
-    """What became of each shard's checkpoint."""
+    """What became of each shard's checkpoint; none where the settings name shards."""
     moved = sum(r.outcome is CheckpointOutcome.MOVED for r in reports)
     return {
         "moved": dg.MetadataValue.text(f"{moved:,} of {len(reports):,} shards"),

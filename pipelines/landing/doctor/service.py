@@ -1,4 +1,5 @@
-"""Trials of the log service: keys, the way there, the clock, the logstore, a page, the group or the leases.
+"""Trials of the log service: keys, the way there, the clock, the logstore, a page; the group, the leases or
+the shards by name.
 
 What stays behind: nothing. The heartbeat is sent in a consumer group of its own, which is deleted; in the
 logstore's own group a second consumer would be given shards that a run works on.
@@ -11,7 +12,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from pipelines.landing.coordinators import standing
+from pipelines.landing.coordinators import check_unheld, standing
 from pipelines.landing.doctor.trial import Came, Grade, Question
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import Contract
@@ -58,6 +59,9 @@ def of_service(logstore: Logstore, client: Callable[[], SlsClient], clock: Clock
     yield Question("shards", "ListShards", lambda: _shards(shards()), True)
     yield Question("quota", "the settings, by what the vendor documents", lambda: _quota(logstore, shards()))
     yield Question("page", "PullLogs of one LogGroup", lambda: _page(logstore, client()))
+    if logstore.shards is not None:
+        yield Question("named", "the shards of the settings", lambda: _named(logstore, client(), shards()))
+        return
     if logstore.coordinator.leases:
         yield Question("leases", "the database of leases", lambda: _leases(logstore, client()))
         return
@@ -179,6 +183,17 @@ def _page(logstore: Logstore, client: SlsClient) -> str:
         rows = sum(part.rows for part in decoder.open(page).parts(0))
         return f"{page.raw_bytes:,} bytes of shard {shard.id}, {rows} logs"
     return "no shard has a log yet"
+
+
+def _named(logstore: Logstore, client: SlsClient, shards: Sequence[Shard]) -> Came | str:
+    """Raises as a run would that found another holder."""
+    check_unheld(logstore, client)
+    named, listed = logstore.shards or (), {shard.id for shard in shards}
+    text = f"shards {', '.join(map(str, named))} are read here, the others are left to others"
+    if strange := [str(shard) for shard in named if shard not in listed]:
+        change = Do("take them out of `shards`, unless the table has landed of them")
+        return Came(f"{text}; {', '.join(strange)} is not listed", Grade.NOTE, (change,))
+    return f"{text}; nobody holds them in group {logstore.group.name}"
 
 
 def _leases(logstore: Logstore, client: SlsClient) -> str:

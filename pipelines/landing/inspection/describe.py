@@ -10,16 +10,16 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 
-from pipelines.landing.coordinators import Standing, standing
+from pipelines.landing.coordinators import NO_GROUP_CODE, Standing, standing
 from pipelines.landing.inspection.backlog import backlog_of
 from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.inspection.upcoming import upcoming
 from pipelines.landing.ledger.barred import bars_of
 from pipelines.landing.ledger.left import rates_of
 from pipelines.landing.ledger.newest_landing import added_entries, check_adds_up
+from pipelines.landing.ledger.pinned import check_named
 from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.start import (
-    NO_GROUP_CODE,
     begun,
     check_origin,
     check_reset,
@@ -58,7 +58,7 @@ class ShardView:
     `suspect_s`: since when the service says that it is gone, unix seconds; 0: it does not. `paused`: somebody
     paused it. `consumers` says who is how far with it, where leases tell. `behind_bytes`: raw bytes that
     wait, about, 0 where nothing does, None where nobody knows. `snapshot_id`: the newest one with rows of it,
-    None where the table's history has none.
+    None where the table's history has none. `left`: the settings name shards, and this one is left to others.
     """
 
     shard: int
@@ -77,12 +77,15 @@ class ShardView:
     consumers: Mapping[str, str] = field(default_factory=dict)
     behind_bytes: int | None = None
     snapshot_id: int | None = None
+    left: bool = False
 
     @property
     def state(self) -> str:
-        """In one word: open, read-only, closed, paused, suspect."""
+        """In one word: open, read-only, closed, paused, suspect, left."""
         if self.closed:
             return "closed"
+        if self.left:
+            return "left"
         if self.paused:
             return "paused"
         return "suspect" if self.suspect_s or self.status == "gone" else _STATES[self.status]
@@ -136,6 +139,7 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
         check_adds_up(table, "nothing can be landed")
     until_s = int(client.now_s()) - logstore.budget.settle_s
     first, shards, unknown = not ledger.started, client.shards(), ""
+    check_named(logstore, shards, ledger)
     if first:
         check_reset(logstore)
         unknown = unknown_beside(facts(table), client.origin(), logstore) if table is not None else ""
@@ -244,6 +248,9 @@ def describe(
             snapshot_id=newest.get(v.shard),
             paused=v.shard in paused,
             consumers=dict(group.consumers.get(v.shard, {})),
+            # Where shards are named, what the group has is of others, and follows other landings.
+            checkpoint=v.checkpoint if logstore.shards is None else None,
+            left=not logstore.reads(v.shard),
         )
         for v in views
     ]

@@ -9,7 +9,7 @@ The pace is what the ledgers of the last day say: receive seconds landed in a se
 falls behind, and the runway ends later than with no landing at all, but it ends.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -17,6 +17,7 @@ from pyiceberg.table import Table
 
 from pipelines.landing.bounds import Thresholds
 from pipelines.landing.inspection.upcoming import upcoming
+from pipelines.landing.ledger.pinned import unread
 from pipelines.landing.ledger.start import check_origin, find_table
 from pipelines.landing.ledger.state import ancestry, read_state
 from pipelines.landing.ledger.summary import is_landing, ledgers_of
@@ -115,7 +116,8 @@ def runway(
     clock: Clock = SYSTEM_CLOCK,
     heads: Heads | None = None,
 ) -> Runway:
-    """Look at every shard of the logstore. Changes nothing. `heads`: what was asked already.
+    """Look at every shard of the logstore, or at those that the settings name. Changes nothing. `heads`: what
+    was asked already.
 
     No shards before the first landing: where the history begins is fixed by that one. Raises LedgerBroken
     when the table cannot be trusted, and what the service's calls raise.
@@ -140,7 +142,7 @@ def runway(
         return _look(asked, shard, listed.get(shard), entry, retention_s, now_s, pace)
 
     with ThreadPoolExecutor(max_workers=CALLS_PARALLEL) as pool:
-        shards = tuple(pool.map(one, sorted({*listed, *ledger.shards})))
+        shards = tuple(pool.map(one, sorted(_own(logstore, listed, ledger))))
     lost = [s.shard for s in shards if s.lost]
     if lost:
         # One answer proves nothing here, either: whether the next run believes it only its plan can say.
@@ -151,6 +153,13 @@ def runway(
             replace(s, lost=False, suspect=doubts[s.shard]) if s.shard in doubts else s for s in shards
         )
     return Runway(logstore.table, retention_s, shards)
+
+
+def _own(logstore: Logstore, listed: Mapping[int, Shard], ledger: Ledger) -> set[int]:
+    """What its logs are that may be lost: those of all shards; where the settings name shards, of these and
+    of their children that nobody reads."""
+    children = unread(logstore, listed.values(), ledger)
+    return {s for s in {*listed, *ledger.shards} if logstore.reads(s) or s in children}
 
 
 def _look(

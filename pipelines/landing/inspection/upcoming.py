@@ -24,11 +24,14 @@ def upcoming(
     *,
     until_s: int,
 ) -> Plan:
-    """The plan of a live run that got `mine` of the listed `shards`. Changes nothing. Raises LedgerBroken
-    where a shard ends before its frontier, and what the service's calls raise."""
+    """The plan of a live run that got `mine` of the listed `shards`, as far as the settings name them.
+
+    Changes nothing. Raises LedgerBroken where a shard ends before its frontier, and what the service's calls
+    raise.
+    """
     state = facts(table) if table is not None else None
     surveyor = Surveyor(client, logstore, table, state, ledger, tuple(shards), until_s)
-    asked = [s for s in mine if s.id not in surveyor.paused]
+    asked = [s for s in mine if s.id not in surveyor.paused and logstore.reads(s.id)]
     surveys = surveyor.of(asked, windows_max=logstore.budget.windows_max * max(1, len(asked)))
     suspected = {s: e.suspect_s for s, e in ledger.shards.items() if e.suspect_s}
     return surveyor.plan(surveys, Patience(int(client.now_s()), logstore.group.timeout_s, suspected))

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from pyiceberg.table import Table
 
-from pipelines.landing.coordinators import published
+from pipelines.landing.coordinators import NO_GROUP_CODE, published
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.codec import ASKED_PROPERTY_PREFIX
 from pipelines.landing.ledger.fence import merge
@@ -38,7 +38,6 @@ from sls_io.values.shard import Shard
 from sls_io.values.window import HOUR_S, Cursor
 from sls_io.wire.client import Origin, SlsClient
 
-NO_GROUP_CODE = "ConsumerGroupNotExist"
 _NAMED_MAX = 3
 
 
@@ -77,7 +76,7 @@ def moved(client: SlsClient, logstore: Logstore) -> list[int]:
     run found it empty, and nothing is lost. The same checkpoint in a shard that is two days old may be where
     retention is by now, and counts.
     """
-    points = {s: at for s, at in _cursors_of(client, logstore).items() if at is not None}
+    points = {s: at for s, at in published_cursors(client, logstore).items() if at is not None}
     if not points:
         return []
     kept_s, listed = client.retention_s(), {s.id: s for s in client.shards()}
@@ -148,13 +147,13 @@ def begun(client: SlsClient, logstore: Logstore, ledger: Ledger) -> Ledger:
     asks again. Raises as `resolve_starts`."""
     asked: list[Mapping[int, Cursor | None]] = [{}]
     if logstore.reset == "group":
-        asked = [_cursors_of(client, logstore), _cursors_of(client, logstore)]
+        asked = [published_cursors(client, logstore), published_cursors(client, logstore)]
     starts = resolve_starts(client, logstore, asked)
     change = LedgerChange(starts=starts, chosen=chosen_of(logstore, starts, asked))
     return merge(ledger, Delta(ledger.origin, live=True, change=change, first=True)).ledger
 
 
-def _cursors_of(client: SlsClient, logstore: Logstore) -> Mapping[int, Cursor | None]:
+def published_cursors(client: SlsClient, logstore: Logstore) -> Mapping[int, Cursor | None]:
     """What the group has; nothing where it is not there: the first run makes it."""
     try:
         return {shard: stored.cursor for shard, stored in published(logstore, client).items()}
@@ -191,7 +190,8 @@ def begins(client: SlsClient, logstore: Logstore, state: TableState, origin: str
     """Where the settings begin the shards of `origin` (the table's id of it), as the service answers now.
 
     For a start that a policy chose, it is what the first run that looked at the shard would have been told.
-    It is None for a start that a person named, where rows were adopted or removed.
+    It is None for a start that a person named, where rows were adopted or removed, and for one that a group
+    named in which nobody of ours reads.
     """
     oldest_s = max(logstore.start_s, state.forgotten.before(origin) * HOUR_S)
     decided = state.adopted.shards_of(origin) | {s for name, s in state.adopted.missing if name == origin}
@@ -202,8 +202,8 @@ def begins(client: SlsClient, logstore: Logstore, state: TableState, origin: str
         worked out for the time that the shard has reached."""
         if entry.told:
             return client.cursor_at(shard.id, max(oldest_s, logstore.asked_s))
-        if decided:
-            return None
+        if decided or (logstore.shards is not None and logstore.reset == "group"):
+            return None  # the group is not ours then: it has moved on, or is gone
         looked_s = entry.reached_s or int(client.now_s())
         at_s = looked_s if logstore.reset == "latest" else logstore.reset_time_s(looked_s)
         stored = published(logstore, client).get(shard.id) if logstore.reset == "group" else None

@@ -29,8 +29,14 @@ def plan_repair(
 ) -> tuple[Move, ...]:
     """The ledger copied to the group, forwards, of all its shards or of these `shards`. Changes nothing.
 
-    Raises LedgerBroken when the newest landing does not add up, ConfigError when nothing has landed.
+    Raises LedgerBroken when the newest landing does not add up, ConfigError when nothing has landed, or the
+    settings name shards: the checkpoints of the group are of others then.
     """
+    if logstore.shards is not None:
+        raise ConfigError(
+            "the settings name `shards`, so landings publish no checkpoint: the table has the position, and "
+            f"what group {logstore.group.name!r} keeps is of whoever reads with it"
+        )
     table = lake.load(logstore.table)
     if table is not None:
         check_adds_up(table, "no checkpoint was moved")

@@ -23,10 +23,10 @@ from typing import Any, Literal
 from pipelines.landing.commit.effect import Effect, Note, Row
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents.holdings import Asking
-from pipelines.landing.coordinators import coordinator_of, published, standing
+from pipelines.landing.coordinators import coordinator_of, holders
 from pipelines.landing.hours import hours_text, moment_text
 from pipelines.landing.ledger.place import Place
-from pipelines.landing.ledger.start import NO_GROUP_CODE, known
+from pipelines.landing.ledger.start import known
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.replace import PlannedReplace, plan_replace
 from pipelines.landing.operations.skip import Skip, plan_skip
@@ -34,10 +34,9 @@ from pipelines.landing.operations.undo import kept_whole
 from pipelines.landing.table.lake import Lake
 from sls_io.checkpoints.moving import refuse_holders
 from sls_io.checkpoints.store import Kept
-from sls_io.coordination.lease import ConsumerState
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
-from sls_io.values.errors import ConfigError, ServiceError, ShardGone
+from sls_io.values.errors import ConfigError, ShardGone
 from sls_io.values.window import HOUR_S, Cursor
 from sls_io.wire.client import SlsClient
 
@@ -269,18 +268,9 @@ def _received_s(client: SlsClient, shard: int, cursor: Cursor) -> int:
 
 
 def _holders(logstore: Logstore, client: SlsClient) -> Mapping[int, Kept]:
-    """Who has each shard. A lease that was let go keeps a name, and so is asked how far its holder is."""
-    if states := standing(logstore, client).consumers:
-        at_work = {
-            shard: [name for name, state in names.items() if state != ConsumerState.STOP_COMPLETED]
-            for shard, names in states.items()
-        }
-        others = {s: [n for n in names if n != logstore.group.holder] for s, names in at_work.items()}
-        return {shard: Kept(None, holder=names[0]) for shard, names in others.items() if names}
-    try:
-        points = published(logstore, client)
-    except ServiceError as error:
-        if error.code == NO_GROUP_CODE:
-            return {}
-        raise
-    return {shard: Kept(point.cursor, holder=point.holder) for shard, point in points.items()}
+    """Who else has each shard."""
+    others = {
+        shard: [name for name in names if name != logstore.group.holder]
+        for shard, names in holders(logstore, client).items()
+    }
+    return {shard: Kept(None, holder=names[0]) for shard, names in others.items() if names}

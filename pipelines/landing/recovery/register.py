@@ -15,10 +15,9 @@ from pyiceberg.table import Table
 from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import Decision, Finished, Tools
 from pipelines.landing.commit.standing import commits
-from pipelines.landing.coordinators import published
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.newest_landing import reconcile
-from pipelines.landing.ledger.start import NO_GROUP_CODE, check_beside, check_origin
+from pipelines.landing.ledger.start import check_beside, check_origin, published_cursors
 from pipelines.landing.ledger.start import known as known_as
 from pipelines.landing.ledger.state import TableState, facts, read_state
 from pipelines.landing.ledger.summary import least_rows
@@ -46,7 +45,6 @@ from sls_io.values.errors import (
     ConfigError,
     LandingUnknown,
     LedgerBroken,
-    ServiceError,
     printable,
 )
 from sls_io.values.window import Cursor
@@ -274,13 +272,8 @@ def _of_others(found: list[Candidate], best: Candidate) -> Iterator[str]:
 
 
 def _checkpoints(client: SlsClient, logstore: Logstore) -> Mapping[int, Cursor]:
-    try:
-        stored = published(logstore, client)
-    except ServiceError as error:
-        if error.code == NO_GROUP_CODE:
-            return {}
-        raise
-    return {shard: point.cursor for shard, point in stored.items() if point.cursor is not None}
+    stored = published_cursors(client, logstore)
+    return {shard: cursor for shard, cursor in stored.items() if cursor is not None}
 
 
 def _behind(

@@ -21,7 +21,9 @@ from pipelines.landing import json_log
 from pipelines.landing.commit import publish
 from pipelines.landing.commit.freshness import Freshness, landing_timeout_s
 from pipelines.landing.ledger.epochs import RUN_CHARS, Fenced
+from pipelines.landing.ledger.left import weights_of
 from pipelines.landing.ledger.newest_landing import reconcile
+from pipelines.landing.ledger.pinned import check_named, spoken, unread
 from pipelines.landing.ledger.start import (
     asked_of,
     check_same_logstore,
@@ -29,6 +31,7 @@ from pipelines.landing.ledger.start import (
     find_table,
     landing_beside,
     lowered,
+    published_cursors,
     resolve_starts,
     waiting_before,
 )
@@ -138,7 +141,7 @@ class Run:
         self._client = SlsClient(logstore.service, clock=clock)
         self._id, self._name = uuid.uuid4().hex, name or HolderName(None)
         self._tag = f"sls-lake-{self._id[:12]}"
-        self._fencing = Fencing(logstore.group, self._id, live=mode == "live")
+        self._fencing = Fencing(logstore.deployment if mode == "live" else "", self._id)
         self._holding = Holding(logstore, clock=clock, lost=self._claim_lost, warn=warn)
         self._hooks = Hooks(logstore.name, logstore.hooks, warn)
         Transform(logstore.transform)  # one that cannot be loaded ends the run before it began
@@ -348,9 +351,16 @@ class Run:
             return protocol.StartResolved({}, ahead={s.id: wait for s in self._client.shards()})
         asked: list[Mapping[int, Cursor | None]] = [{}]
         if self.logstore.reset == "group":
-            asked = [self._holding.checkpoints(), self._holding.checkpoints()]
+            asked = [self._published(), self._published()]
+        check_named(self.logstore, self._client.shards(), self._attempt.ledger)
         starts = resolve_starts(self._client, self.logstore, asked)
         return protocol.StartResolved(starts, chosen_of(self.logstore, starts, asked))
+
+    def _published(self) -> Mapping[int, Cursor | None]:
+        """Who names its shards is in no group: it may begin where one stands, which need not be there."""
+        if self.logstore.shards is not None:
+            return published_cursors(self._client, self.logstore)
+        return self._holding.checkpoints()
 
     def _survey(self, effect: protocol.SurveyShards) -> protocol.Event:
         """What was stopped in the plan before is forgotten: it is surveyed anew."""
@@ -370,6 +380,8 @@ class Run:
         else:
             surveys = surveyor.claimed(effect.claim.shards, self._holding.checkpoints, self.engine)
             left.update(surveyor.left_alone(surveys))
+            for said in spoken(unread(self.logstore, shards, effect.ledger)):
+                self._warn(said)
         return protocol.Surveyed(shards, surveys, int(self._now_s()), left)
 
     def _write(self, effect: protocol.WriteWindows) -> protocol.Event:
@@ -478,7 +490,8 @@ class Run:
             return table
 
     def _reconcile(self, _: protocol.Reconcile) -> protocol.Event:
-        """Loaded anew: it is the landing under the tag that must add up, whoever made it."""
+        """Loaded anew: it is the landing under the tag that must add up, whoever made it. Of such a
+        table alone is believed what shards weigh."""
         try:
             table = self.lake.load(self.logstore.table)
             if table is None:
@@ -487,6 +500,9 @@ class Run:
             problems = tuple(reconcile(table))
             if self._stopped:
                 check_same_logstore(self.logstore, self._attempt.base, self.clock)
+            if not problems:
+                origin = self._attempt.origin.id
+                self._holding.weigh(lambda: weights_of(table, read_state(table, newest=False).ledger(origin)))
         except LedgerBroken as error:
             return protocol.Reconciled((str(error),))
         return protocol.Reconciled(problems)

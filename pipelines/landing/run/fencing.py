@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from pipelines.landing.ledger import epochs
 from pipelines.landing.ledger.epochs import RUN_CHARS, Epoch, Fenced
 from pipelines.landing.ledger.state import TableState
-from sls_io.values.settings import Group
 
 
 class Fencing:
     """The fence of one run, `run` its id; `deployment` is "" for a fill."""
 
-    def __init__(self, group: Group, run: str, *, live: bool) -> None:
-        self.deployment = f"{group.name}/{group.holder}" if live else ""
+    def __init__(self, deployment: str, run: str) -> None:
+        self.deployment = deployment
         self._run = run
         self._epoch: Epoch | None = None
         self._attempts: list[str] = []

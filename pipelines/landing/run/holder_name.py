@@ -96,10 +96,10 @@ def of_command(logstore: Logstore, lake: Lake) -> Iterator[tuple[Logstore, Holde
 
 @contextmanager
 def _opened(logstore: Logstore) -> Iterator[int | None]:
-    """The file of the name, one for each logstore, group and holder. None where there can be none: a state
+    """The file of the name, one for each logstore and deployment. None where there can be none: a state
     folder that cannot be written is no reason not to land."""
-    service, group = logstore.service, logstore.group
-    known = "\n".join((service.endpoint, service.project, service.logstore, group.name, group.holder))
+    service = logstore.service
+    known = "\n".join((service.endpoint, service.project, service.logstore, logstore.deployment))
     path: Path = home() / _FOLDER / hashlib.sha256(known.encode("utf-8")).hexdigest()[:16]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -129,8 +129,7 @@ def _newest(logstore: Logstore, lake: Lake) -> Epoch | None:
         return None
     with SlsClient(logstore.service) as client:
         origin = client.origin()
-    deployment = f"{logstore.group.name}/{logstore.group.holder}"
-    return facts(table).epochs.get(origin.id, {}).get(deployment)
+    return facts(table).epochs.get(origin.id, {}).get(logstore.deployment)
 
 
 def _landed_here(descriptor: int) -> list[str]:

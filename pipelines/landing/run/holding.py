@@ -1,12 +1,13 @@
 """The shards of a run: claimed, renewed beside the work, their checkpoints published, let go.
 
-A live run holds shards as the setting `coordinator` says; a fill run reads what it names and holds nothing.
+A live run holds shards as the settings `shards` and `coordinator` say; a fill run reads what it names and
+holds nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from pipelines.landing.coordinators import coordinator_of
+from pipelines.landing.coordinators import check_unheld, coordinator_of
 from pipelines.landing.ledger.epochs import Fenced
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.protocol import PublishCheckpoints
@@ -50,6 +51,7 @@ class Holding:
         self._logstore, self._clock, self._lost, self._warn = logstore, clock, lost, warn
         self._client: SlsClient | None = None
         self._coordinator: Coordinator | None = None
+        self._weigh: Callable[[Mapping[int, int]], None] | None = None
         self._renewal: Renewal | None = None
         self._until_s: float | None = None
 
@@ -57,17 +59,20 @@ class Holding:
         """Claim shards of the logstore; they are renewed until they are let go, or until the run has worked
         for so long since its first claim that it must hang. Shards held before are let go first.
 
-        Raises as `Coordinator.claim` does.
+        Raises as `Coordinator.claim` does, and ClaimLost where others hold shards that the settings name.
         """
         self.release()
-        group, service = self._logstore.group, self._logstore.service
-        self._client = heartbeat_client(service, group, clock=self._clock)
-        self._coordinator = members = coordinator_of(self._logstore, self._client, self._clock)
+        logstore = self._logstore
+        self._client = heartbeat_client(logstore.service, logstore.group, clock=self._clock)
+        check_unheld(logstore, self._client, self._clock)
+        self._coordinator = members = coordinator_of(logstore, self._client, self._clock)
+        if logstore.coordinator.weighs and not isinstance(members, ServerGroup | Static):
+            self._weigh = members.weigh
         claim = members.claim()
         for line in members.drift if isinstance(members, ServerGroup) else ():
             self._warn(f"{line}: the group keeps its own, since other members rely on it")
         if self._until_s is None:
-            self._until_s = self._clock.monotonic() + work_max_s(self._logstore.budget)
+            self._until_s = self._clock.monotonic() + work_max_s(logstore.budget)
         self._renewal = Renewal(
             self._coordinator, claim, clock=self._clock, lost=self._lost, until_s=self._until_s
         )
@@ -110,6 +115,8 @@ class Holding:
         and it ends.
         """
         coordinator = self._held
+        if isinstance(coordinator, Static):
+            return ()  # nobody keeps a checkpoint for it: the table has the position
         try:
             known = dict(coordinator.checkpoints())
             if not _to_send(wanted, known):
@@ -147,13 +154,18 @@ class Holding:
         moved = CheckpointOutcome.MOVED if published == "sent" else CheckpointOutcome.AHEAD
         return CheckpointReport(shard, cursor, moved)
 
+    def weigh(self, measured: Callable[[], Mapping[int, int]]) -> None:
+        """Let whoever shares shards by weight know what they weigh; asked only where there is one."""
+        if self._weigh is not None:
+            self._weigh(measured())
+
     def release(self) -> None:
         """Let go of everything. Never raises for a service out of reach."""
         if self._renewal is not None:
             self._renewal.stop()
             self._renewal = None
         if self._coordinator is not None:
-            coordinator, self._coordinator = self._coordinator, None
+            coordinator, self._coordinator, self._weigh = self._coordinator, None, None
             coordinator.release()
         if self._client is not None:
             self._client.close()

@@ -11,6 +11,7 @@ from functools import cached_property
 from pyiceberg.table import Table
 
 from pipelines.landing.ledger.left import left_alone, rates_of
+from pipelines.landing.ledger.pinned import check_named, left_to_others
 from pipelines.landing.ledger.start import begins, check_ends, fill_only
 from pipelines.landing.ledger.state import TableState
 from pipelines.landing.logstore import Logstore
@@ -75,8 +76,9 @@ class Surveyor:
 
         The group finishes a drained shard by itself and grants it to nobody, so those are looked for beside
         what is held: the ledger still has to close them, or their children wait for ever. A paused shard is
-        in neither.
+        in neither. Raises ConfigError as `check_named`.
         """
+        check_named(self.logstore, self.shards, self.ledger)
         known = self.ledger.shards
         shards = [s for s in self.shards if s.id not in self.paused]
         mine = [s for s in shards if s.id in held]
@@ -119,9 +121,10 @@ class Surveyor:
 
     def left_alone(self, surveys: Surveys) -> Mapping[int, Wait]:
         """The shards that a live run leaves alone, with the reason."""
+        others = left_to_others(self.logstore, self.shards, self.ledger)
         if self.state is None:
-            return {}
-        return left_alone(
+            return others
+        mine = left_alone(
             self.state,
             self.ledger,
             surveys,
@@ -130,6 +133,7 @@ class Surveyor:
             rates=lambda: self._rates,
             received_s=self.client.cursor_time_s,
         )
+        return {**others, **mine}
 
     def plan(self, surveys: Surveys, patience: Patience | None = None) -> Plan:
         """What a live run would make of these surveys."""

@@ -14,6 +14,7 @@ catalogs, so under another name they would not see each other's tables.
 import os
 import sys
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -113,6 +114,31 @@ def _read(folder: Path, changed_ns: int) -> Project | None:
     # `create-dagster` has packages under `src`.
     source = folder / "src" if (folder / "src" / below).is_dir() else folder
     return Project(folder, root or module.rpartition(".")[0], source, source / below)
+
+
+def project_files(files: Iterable[Path]) -> list[Path]:
+    """Those that are about many logstores each."""
+    return [path for path in files if is_about(path, "SlsProject")]
+
+
+def single_files(files: Iterable[Path]) -> list[Path]:
+    """Those that are about one logstore each."""
+    return [path for path in files if is_about(path, "SlsLogstore")]
+
+
+def defs_files(root: Path) -> list[Path]:
+    """The files of settings of the project; none where there is no project."""
+    found = nearest(root)
+    return [] if found is None else sorted(found.defs.glob("*/defs.yaml"))
+
+
+def is_about(path: Path, kind: str) -> bool:
+    """Whether the file is of this kind, in whatever encoding: reading it says what is wrong with it."""
+    try:
+        raw = path.read_bytes()
+    except OSError:
+        return False
+    return any(kind.encode(encoding) in raw for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
 
 
 def home() -> Path:

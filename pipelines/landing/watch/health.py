@@ -90,11 +90,13 @@ class Unknown:
 @dataclass(frozen=True)
 class Waits:
     """Age of the oldest log that waits, in shards that are not paused; `at_most`: the ledger alone says so.
-    `paused`: shards that a person paused, and in which logs wait. `to_come`: why nothing lands yet."""
+    `paused`: shards that a person paused, and in which logs wait. `unread`: a sentence for each shard of the
+    settings whose children nobody reads. `to_come`: why nothing lands yet."""
 
     age_s: float
     at_most: bool = False
     paused: tuple[int, ...] = ()
+    unread: tuple[str, ...] = ()
     to_come: str = ""
 
 
@@ -254,18 +256,29 @@ def _lag(waits: Waits, logstore: Logstore) -> Finding:
     if waits.to_come:
         return Finding(Kind.LAG, Level.WARN, waits.to_come)
     level, numbers = rising(waits.age_s, *logstore.health.lag_s), {"lag s": waits.age_s}
+    late = level is not Level.OK
+    if waits.unread and not late:
+        level = Level.WARN
     paused = f"; shards {', '.join(map(str, waits.paused))} are paused, and logs wait there" * bool(
         waits.paused
     )
-    if waits.at_most and level is Level.OK:
+    if waits.at_most and not late:
         said = f"no log waits for longer than {days(waits.age_s)}"
     elif waits.age_s:
         said = f"the oldest log that waits was received {days(waits.age_s)} ago"
     else:
         said = "nothing waits"
     cure = ": look at the newest run of the micro-batch"
-    why = () if level is Level.OK else (calls.PLAN,)
-    return Finding(Kind.LAG, level, f"{said}{paused}{cure * bool(why)}", numbers, cures=why)
+    said = "; ".join((*waits.unread[:_LINES_MAX], f"{said}{paused}{cure * late}"))
+    return Finding(
+        Kind.LAG,
+        level,
+        said,
+        numbers,
+        waits.unread,
+        () if level is Level.OK else (calls.PLAN,),
+        said=_LINES_MAX,
+    )
 
 
 def _commit(newest: Latest, logstore: Logstore) -> Finding:
@@ -347,7 +360,12 @@ FINDINGS: tuple[Rule, ...] = (
         "were lost.",
         _runway,
     ),
-    Rule(Kind.LAG, "Age of the oldest log that has not landed.", _lag),
+    Rule(
+        Kind.LAG,
+        "Age of the oldest log that has not landed; a warning, too, while nobody reads the children of a "
+        "shard that the settings name.",
+        _lag,
+    ),
     Rule(
         Kind.COMMIT,
         "Age of this logstore's newest landing: a schedule that runs commits once an hour at least.",

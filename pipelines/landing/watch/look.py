@@ -5,10 +5,12 @@ lag is at most its age, and the runway at least what is left of the retention th
 enough are shards asked one by one.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
+from pipelines.landing.ledger.pinned import unread
 from pipelines.landing.ledger.start import check_origin, find_table
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.logstore import Logstore
@@ -23,6 +25,7 @@ class Look:
     """What table and service say now. `now_s` is the service's time, unix seconds; `table` is None before
     the first landing; `paused` are shards that a person paused."""
 
+    logstore: Logstore
     table: Table | None
     ledger: Ledger
     shards: tuple[Shard, ...]
@@ -36,6 +39,20 @@ class Look:
         A listed shard that the table does not know holds nothing from before it was made.
         """
         return min(self.passed_by.values(), default=None) if self.ledger.started else None
+
+    @property
+    def unread(self) -> Mapping[int, tuple[int, ...]]:
+        """Children of shards that the settings name, and that nobody reads; see `pinned.py`."""
+        return unread(self.logstore, self.shards, self.ledger)
+
+    @property
+    def own_by(self) -> dict[int, int]:
+        """`passed_by` of the shards that this deployment answers for: all, or those that its settings name
+        and their children that nobody reads. Of the others whoever reads them is told."""
+        if self.logstore.shards is None:
+            return self.passed_by
+        mine = {*self.logstore.shards, *self.unread}
+        return {shard: at for shard, at in self.passed_by.items() if shard in mine}
 
     @property
     def passed_by(self) -> dict[int, int]:
@@ -52,7 +69,7 @@ def look(logstore: Logstore, lake: Lake, client: SlsClient) -> Look:
     origin, shards = client.origin(), tuple(client.shards())
     now_s, table = client.now_s(), find_table(lake, logstore, client)
     if table is None:
-        return Look(None, Ledger(origin.id), shards, now_s)
+        return Look(logstore, None, Ledger(origin.id), shards, now_s)
     state = read_state(table)
     known = check_origin(state, origin, logstore.table).id
-    return Look(table, state.ledger(known), shards, now_s, state.paused_of(known))
+    return Look(logstore, table, state.ledger(known), shards, now_s, state.paused_of(known))

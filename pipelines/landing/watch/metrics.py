@@ -58,7 +58,7 @@ LOOKED: Mapping[str, str] = {
     "sls_lake_table_files": "Data files since the newest compaction.",
     "sls_lake_table_snapshots": "Snapshots of the table.",
     "sls_lake_table_manifests": "Manifests of the newest snapshot.",
-    "sls_lake_shards": "Shards by state: open, read-only, closed, paused, suspect.",
+    "sls_lake_shards": "Shards by state: open, read-only, closed, paused, suspect, left.",
     "sls_lake_shard_lag_seconds": "Age of the oldest log of a shard that waits.",
     "sls_lake_shard_waiting_bytes": "Raw bytes that wait in a shard, estimated from what landed lately.",
     "sls_lake_shard_rows": "Rows of a shard in the table, as its ledger counts them.",
@@ -189,7 +189,7 @@ def numbers(seen: MetricLook) -> Samples:
     for shard in seen.shards:
         of = labels(logstore=name, shard=str(shard.shard))
         found["sls_lake_shard_rows", of] = float(shard.rows)
-        if shard.lag_s is not None:
+        if shard.lag_s is not None and not shard.left:
             found["sls_lake_shard_lag_seconds", of] = shard.lag_s
             found["sls_lake_shard_waiting_bytes", of] = float(shard.backlog.raw_bytes if shard.backlog else 0)
     for state, count in Counter(shard.state for shard in seen.shards).items():

@@ -119,6 +119,8 @@ class Topology:
         waits = [p for p in sorted(self.parents[shard.id]) if not self.look.ledger.closed([p])]
         if shard.id in self.look.paused:
             return "paused"
+        if not self.look.logstore.reads(shard.id):
+            return "nobody reads it" if shard.id in self.look.unread else "left to others"
         if waits and entry is None:
             return f"waits for {_named(waits)}"
         if shard.id in self.ends:
@@ -180,9 +182,11 @@ def events(before: Seen | None, now: Topology) -> tuple[Event, ...]:
 
 
 def due(before: Seen | None, now: Topology) -> dict[int, Cursor]:
-    """The closing shards whose drain nobody asked for yet, with their end. A paused shard is not drained."""
+    """The closing shards whose drain nobody asked for yet, with their end. A paused shard is not drained, and
+    one that the settings do not name is somebody else's."""
     asked = before.asked if before is not None and before.origin == now.look.ledger.origin else {}
-    return {s: end for s, end in now.ends.items() if asked.get(s) != end and s not in now.look.paused}
+    reads, paused = now.look.logstore.reads, now.look.paused
+    return {s: end for s, end in now.ends.items() if asked.get(s) != end and s not in paused and reads(s)}
 
 
 def remembered(before: Seen | None, now: Topology, asked: Iterable[int]) -> Seen:

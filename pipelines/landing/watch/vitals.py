@@ -16,6 +16,7 @@ from pipelines.landing.inspection.error_rows import error_rows
 from pipelines.landing.inspection.runway import Runway, runway
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.newest_landing import reconcile
+from pipelines.landing.ledger.pinned import spoken
 from pipelines.landing.ledger.state import ancestry, check_newest, facts, origins_named, read_state
 from pipelines.landing.ledger.summary import summary_of, windows_of
 from pipelines.landing.logstore import Logstore
@@ -127,22 +128,24 @@ def _waits_and_left(
     are left, and nothing waits for longer than ten minutes. Should the limit of the lag be five minutes, the
     shards are asked, and an idle one turns out to have nothing waiting.
     """
-    passed_s, retention_s = seen.passed_s, client.retention_s()
+    own = seen.own_by if seen.ledger.started else {}
+    passed_s, retention_s = min(own.values(), default=None), client.retention_s()
     if passed_s is None and (to_come := logstore.ahead(seen.now_s)):
         return Waits(0.0, to_come=to_come), TimeLeft(None, to_come=to_come)
     age_s = 0.0 if passed_s is None else max(0.0, seen.now_s - passed_s)
-    awake = [at for shard, at in seen.passed_by.items() if shard not in seen.paused]
-    lag_s = max(0.0, seen.now_s - min(awake)) if awake and seen.ledger.started else 0.0
+    awake = [at for shard, at in own.items() if shard not in seen.paused]
+    lag_s = max(0.0, seen.now_s - min(awake)) if awake else 0.0
+    nobodys = spoken(seen.unread)
     least_s = None if retention_s is None else max(0.0, retention_s - age_s)
     least, limits = Runway(logstore.table, retention_s, (), least_s), logstore.health.lag_s
     far = least_s is None or falling(least_s, *least.limits(logstore.health.runway_s)) is Level.OK
     if not whole and far and rising(lag_s, *limits) is Level.OK:
-        return Waits(lag_s, at_most=True), TimeLeft(least)
+        return Waits(lag_s, at_most=True, unread=nobodys), TimeLeft(least)
     found = runway(logstore, lake, client, heads=heads)
     since = {s.shard: s.waiting_since_s for s in found.shards if s.waiting_since_s is not None}
     oldest_s = min((at for shard, at in since.items() if shard not in seen.paused), default=seen.now_s)
     paused = tuple(shard for shard in since if shard in seen.paused)
-    return Waits(max(0.0, seen.now_s - oldest_s), paused=paused), TimeLeft(found)
+    return Waits(max(0.0, seen.now_s - oldest_s), paused=paused, unread=nobodys), TimeLeft(found)
 
 
 def _newest(logstore: Logstore, lake: Lake, clock: Clock) -> Latest:

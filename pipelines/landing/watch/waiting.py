@@ -55,7 +55,7 @@ class Waiting:
 
 
 def waiting(client: SlsClient, look: Look, bounds: Demand, *, settle_s: int) -> Waiting:
-    """What waits, of shards that are not paused.
+    """What waits, of shards that are not paused and, where the settings name shards, are among them.
 
     The ledger alone answers while no bound can be passed; shards are asked, in two calls each, only where
     one might be. Before the first landing nothing is known, and nothing waits.
@@ -66,7 +66,7 @@ def waiting(client: SlsClient, look: Look, bounds: Demand, *, settle_s: int) -> 
     """
     if look.table is None or not look.ledger.started:
         return Waiting()
-    ages = {s: max(0.0, look.now_s - at) for s, at in look.passed_by.items() if s not in look.paused}
+    ages = {s: max(0.0, look.now_s - at) for s, at in look.own_by.items() if _lands(look, s)}
     rates = rates_of(look.table, look.ledger) if bounds.mb else {}
     most = _sum(ages, rates)
     if not most.over(bounds):
@@ -76,6 +76,11 @@ def waiting(client: SlsClient, look: Look, bounds: Demand, *, settle_s: int) -> 
         told = dict(zip(late, pool.map(partial(_age_s, client, look), late), strict=True))
     found = _sum({**dict.fromkeys(ages, 0.0), **told}, rates)
     return replace(found, asked=len(late))
+
+
+def _lands(look: Look, shard: int) -> bool:
+    """Whether a run would land something of it."""
+    return shard not in look.paused and look.logstore.reads(shard)
 
 
 def _sum(ages: Mapping[int, float], rates: Mapping[int, float]) -> Waiting:

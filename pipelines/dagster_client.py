@@ -1,4 +1,5 @@
-"""The calls we need of a running Dagster: launch and follow a backfill, turn a schedule on, tell of an hour.
+"""The calls we need of a running Dagster: launch and follow a backfill, turn a schedule on, tell of an hour,
+load a code location again.
 
 Dagster's own Python client has no call for backfills, so the queries are written out. Source of
 names: the GraphQL schema of the pinned release (`launchPartitionBackfill`, `partitionBackfillOrError`), and
@@ -104,6 +105,19 @@ _START_SENSOR = """
 mutation Start($selector: SensorSelector!) {
   startSensor(sensorSelector: $selector) {
     __typename
+    ... on Error { message }
+  }
+}
+"""
+
+_RELOAD = """
+mutation Reload($location: String!) {
+  reloadRepositoryLocation(repositoryLocationName: $location) {
+    __typename
+    ... on WorkspaceLocationEntry {
+      loadStatus
+      locationOrLoadError { __typename ... on Error { message } }
+    }
     ... on Error { message }
   }
 }
@@ -225,6 +239,19 @@ def start_sensor(url: str, sensor: str) -> None:
     answer = _ask(url, "startSensor", _START_SENSOR, {"selector": selector})
     if answer["__typename"] != "Sensor":
         raise _refused(answer)
+
+
+def reload(url: str, location: str) -> None:
+    """Load the code of a code location again, as the button of the page does. Raises ServiceError where
+    Dagster refuses that, or the code does not load."""
+    answer = _ask(url, "reloadRepositoryLocation", _RELOAD, {"location": location})
+    inside: Mapping[str, Any] = answer.get("locationOrLoadError") or {}
+    for each in (answer, inside):
+        if each.get("__typename", "RepositoryLocation") not in (
+            "WorkspaceLocationEntry",
+            "RepositoryLocation",
+        ):
+            raise _refused(each)
 
 
 def materialized(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.cli import dagster_client
+from pipelines import dagster_client
 from pipelines.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, run
 from sls_io.values.errors import ConfigError, ConnectFailed, ServiceError
 from tests.worlds.graphql_server import answering, data

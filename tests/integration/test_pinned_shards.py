@@ -1,0 +1,335 @@
+"""Shards that the settings name: read by declaration, beside whoever reads the others."""
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from pipelines.landing.coordinators import check_unheld, coordinator_of
+from pipelines.landing.inspection.describe import describe, preview
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.maintenance.repair import plan_repair
+from pipelines.landing.watch.health import Kind, Level, findings
+from pipelines.landing.watch.look import look
+from pipelines.landing.watch.sealed import sealing
+from pipelines.landing.watch.vitals import vitals
+from sls_io.planning.waits import Why
+from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
+from sls_io.values.errors import ClaimLost, ConfigError
+from sls_io.values.window import HOUR_S
+from tests.integration.sensor_site import MakeSite
+from tests.worlds.command_line import Command, settings
+from tests.worlds.one_logstore import HOUR0, PROJECT, World
+from tests.worlds.two_runs import At, at_once
+
+LOW, HIGH = "0".ljust(32, "0"), "8".ljust(32, "0")
+
+
+def settle(world: World) -> None:
+    """All that was put is old enough to land."""
+    world.emulator.admin.advance(60)
+
+
+def named(world: World, *shards: int, **changes: object) -> Logstore:
+    """The world's settings, with these shards."""
+    return world.changed(shards=list(shards), **changes)
+
+
+def landed_of(world: World) -> set[int]:
+    """The shards of which rows are in the table."""
+    return {row["__shard__"] for row in world.table_rows()}
+
+
+def lag_of(world: World, logstore: Logstore, *, whole: bool = False) -> tuple[Level, str]:
+    """What the finding of the kind `lag` says."""
+    with world.client as client:
+        facts = vitals(logstore, lambda: world.lake, lambda: client, whole=whole)
+    (found,) = (f for f in findings(facts, logstore) if f.kind is Kind.LAG)
+    return found.level, found.text
+
+
+@pytest.mark.spark
+def test_two_deployments_that_name_different_shards_land_all_rows_once(world: World) -> None:
+    """Each with the same group, holder and table; the group is never made, and no checkpoint is kept."""
+    both = [named(world, 0), named(world, 1)]
+    world.put(40)
+    settle(world)
+    for logstore in both:
+        world.land(logstore=logstore)
+    world.put(40)
+    settle(world)
+
+    reports = at_once(world, both)
+
+    assert all(report.rows for report in reports), "neither was fenced by the other"
+    assert sum(report.rows for report in world.reports) == 80
+    assert [report.waits[other].kind for report, other in zip(reports, (1, 0), strict=True)] == [
+        Why.UNNAMED
+    ] * 2
+    world.assert_each_log_once()
+    world.assert_proved()
+    with world.client as client:
+        assert client.groups() == []
+
+
+def test_a_landing_reads_the_named_shards_alone_and_the_others_are_not_missing(world: World) -> None:
+    world.put(40)
+    settle(world)
+
+    report = world.land(logstore=named(world, 1))
+
+    assert landed_of(world) == {1}
+    assert str(report.waits[0]) == "left to others, `shards` names 1"
+    assert world.ledger.shards.keys() == {0, 1}, "a history begins once, for every shard"
+    world.assert_proved()
+    assert world.land(logstore=named(world, 0)).rows > 0
+    world.assert_each_log_once()
+
+
+def test_a_plan_and_a_description_say_what_is_left_to_others(
+    world: World, command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "defs.yaml").write_text(f"{settings(world)}  shards: [0]\n")
+    world.put(40)
+    settle(world)
+
+    before = command("plan")
+    assert {window[0] for window in before["windows"]} == {0}
+    assert before["waits"]["1"]["kind"] == "unnamed"
+    landed = command("land")
+    assert landed["code"] == 0 and landed["checkpoints"] == []
+    assert command("plan")["waits"]["1"]["kind"] == "unnamed"
+
+    shown = command("describe")
+    assert [view["left"] for view in shown["shards"]] == [False, True]
+    assert "shards 0 by name, table" in command("describe", json=False)["text"]
+    assert [one["shard"] for one in shown["runway"]["shards"]] == [0]
+    assert {found["kind"]: found["level"] for found in shown["health"]}["lag"] == "ok"
+    assert command("verify")["code"] == 0 and command("verify", "--pull")["code"] == 0
+    doctor = command("doctor", json=False)["text"]
+    assert "shards 0 are read here" in doctor, doctor
+
+
+def test_a_landing_is_refused_beside_a_group_that_holds_a_named_shard(world: World) -> None:
+    world.put(20)
+    settle(world)
+    world.land()
+    settle(world)
+    world.put(20)
+    settle(world)
+    with world.client as client:
+        assert client.heartbeat("lake", "worker-7", []) == {0, 1}
+
+    with pytest.raises(ClaimLost) as raised:
+        world.land(logstore=named(world, 0))
+
+    said = str(raised.value)
+    assert "'worker-7' holds 0" in said and "`shards`" in said and "30 s" in said
+    assert "give `group` a name" in str(raised.value.cures)
+    settle(world)
+    assert world.land(logstore=named(world, 0, 1)).rows == 20
+    world.assert_each_log_once()
+
+
+def test_a_landing_beside_a_group_that_holds_other_shards_goes_on(world: World) -> None:
+    """A group with two members: one has shard 0, the other one shard 1, and then goes."""
+    world.put(20)
+    settle(world)
+    world.land()
+    settle(world)
+    with world.client as client:
+        for _ in range(3):
+            held = [client.heartbeat("lake", name, []) for name in ("one", "two")]
+        (mine,) = held[0]
+        world.put(20)
+        world.emulator.admin.advance(20)
+        client.heartbeat("lake", "one", [mine])
+        world.emulator.admin.advance(20)
+        holders = {shard: point.holder for shard, point in client.checkpoints("lake").items()}
+    free = [shard for shard, holder in holders.items() if holder != "one"]
+    assert free == [1 - mine], holders
+
+    assert world.land(logstore=named(world, *free)).rows > 0
+
+
+def test_a_landing_is_refused_beside_a_lease_on_a_named_shard(world: World, tmp_path: Path) -> None:
+    world.logstore = leased = world.changed(coordinator={"database": f"sqlite:///{tmp_path}/leases.db"})
+    world.put(20)
+    settle(world)
+    with world.client as client:
+        holder = coordinator_of(leased, client)
+        assert holder.claim().shards == {0, 1}
+        with pytest.raises(ClaimLost, match="holds 0"):
+            world.land(logstore=named(world, 0))
+        # A holder that was killed leaves its lease as it is: after a timeout nobody has it.
+        check_unheld(named(world, 0), client, ManualClock(SYSTEM_CLOCK.now() + 31))
+        holder.release()
+
+    assert world.land(logstore=named(world, 0)).rows > 0
+
+
+def test_a_shard_that_is_not_there_is_named_before_anything_begins(world: World) -> None:
+    world.put(20)
+    settle(world)
+    wrong = named(world, 0, 7)
+
+    with pytest.raises(ConfigError, match=r"shards: logstore access_logs has no shard 7; it has 0, 1"):
+        world.land(logstore=wrong)
+
+    assert not world.table_rows() and not world.landings(), "no history has begun"
+    with world.client as client, pytest.raises(ConfigError, match="no shard 7"):
+        preview(wrong, world.lake, client)
+
+
+def test_children_of_a_named_shard_that_nobody_reads_are_told_until_somebody_names_them(world: World) -> None:
+    mine, other = named(world, 0), named(world, 1)
+    world.put(40)
+    settle(world)
+    for logstore in (mine, other):
+        world.land(logstore=logstore)
+    assert lag_of(world, mine)[0] is Level.OK
+    world.put(10, key=LOW)
+    world.emulator.admin.split(PROJECT, "access_logs", 0)
+    world.put(30, key=LOW)
+    settle(world)
+
+    said = list[str]()
+    report = world.land(logstore=mine, warn=said.append)
+    told = (
+        "shard 0, split or merged, went on as 2, 3, which `shards` does not name, and nobody reads: nothing "
+        "of that has landed. Add 2, 3 to `shards`, here or in another deployment of the table"
+    )
+
+    assert (report.rows, report.closed) == (10, (0,)) and said == [told]
+    with world.client as client:
+        plan = preview(mine, world.lake, client)
+    assert str(plan.waits[2]) == "left to others, `shards` names 0; it came of 0, and nobody reads it"
+    level, text = lag_of(world, mine)
+    assert level is Level.WARN and told in text
+    assert lag_of(world, other)[0] is Level.OK, "whoever named the parent is told"
+    world.emulator.admin.advance(2 * HOUR_S)
+    assert lag_of(world, mine)[0] is Level.FAIL, "its logs wait, and they count"
+    with world.client as client:
+        views = {view.shard: view for view in describe(mine, world.lake, client)}
+    assert (views[0].state, views[2].state) == ("closed", "left")
+
+    assert world.land(logstore=named(world, 1, 2, 3)).rows == 30
+    level, text = lag_of(world, mine)
+    assert level is Level.OK and "went on" not in text
+    world.assert_each_log_once()
+    world.assert_proved()
+
+
+def test_a_merge_of_shards_of_two_deployments_is_told_to_both(world: World) -> None:
+    both = [named(world, 0), named(world, 1)]
+    world.put(40)
+    settle(world)
+    for logstore in both:
+        world.land(logstore=logstore)
+    world.emulator.admin.merge(PROJECT, "access_logs", 0)
+    world.put(20)
+    settle(world)
+
+    for logstore, other in zip(both, (1, 0), strict=True):
+        said = list[str]()
+        world.land(logstore=logstore, warn=said.append)
+        assert [f"shard {1 - other}, split or merged, went on as 2" in each for each in said] == [True]
+    assert world.land(logstore=named(world, 0, 2)).rows == 20
+    for logstore in both:
+        assert lag_of(world, logstore)[0] is Level.OK
+    world.assert_each_log_once()
+
+
+def test_a_child_waits_for_its_parent_of_another_deployment(world: World) -> None:
+    world.put(10, key=LOW)
+    settle(world)
+    world.land(logstore=named(world, 0))
+    world.put(10, key=LOW)
+    world.emulator.admin.split(PROJECT, "access_logs", 0)
+    world.put(30, key=LOW)
+    settle(world)
+
+    waiting = world.land(logstore=named(world, 2, 3))
+    assert waiting.rows == 0 and {waiting.waits[c].kind for c in (2, 3)} == {Why.PARENTS}
+    world.land(logstore=named(world, 0))
+
+    assert world.land(logstore=named(world, 2, 3)).rows == 30
+    world.assert_each_log_once()
+
+
+def test_an_hour_is_sealed_when_every_shard_of_the_table_has_passed_it(world: World) -> None:
+    world.put(40)
+    world.emulator.admin.advance(HOUR_S)
+    world.land(logstore=named(world, 0))
+
+    def sealed() -> list[int]:
+        with world.client as client:
+            seen = look(named(world, 0), world.lake, client)
+        return list(sealing(seen, HOUR0, hours_max=5, start=HOUR0).hours)
+
+    assert sealed() == [], "shard 1 may still bring rows of it, whoever reads it"
+    world.land(logstore=named(world, 1))
+    assert sealed() == [HOUR0]
+
+
+def test_a_history_may_begin_where_a_group_stands_in_which_nobody_reads(world: World) -> None:
+    world.put(10, key=LOW)
+    settle(world)
+    with world.client as client:
+        client.create_group(world.logstore.group)
+        client.heartbeat("lake", "before", [])
+        at = client.cursor_at(0, "end")
+        client.save_checkpoint("lake", "before", 0, at)
+    settle(world)
+    world.put(15, key=LOW)
+    settle(world)
+    mine = named(world, 0, reset="group")
+
+    assert world.land(logstore=mine).rows == 15
+    with world.client as client:
+        client.transport.delete_consumer_group(PROJECT, "access_logs", "lake")
+    assert world.land(logstore=mine).rows == 0, "the group is asked once"
+
+
+def test_no_checkpoint_is_repaired_where_none_is_kept(world: World) -> None:
+    world.put(10)
+    settle(world)
+    world.land(logstore=named(world, 0))
+    with world.client as client, pytest.raises(ConfigError, match="the table has the position"):
+        plan_repair(named(world, 0), world.lake, client)
+
+
+def test_a_newer_run_of_the_same_shards_fences_an_older_one(world: World) -> None:
+    world.begun(20, 40)
+    settle(world)
+    mine = named(world, 0, 1)
+
+    older = world.land(logstore=mine, on_event=At("write.done", lambda: world.land(logstore=mine)))
+
+    assert older.rows == 0
+    world.assert_each_log_once()
+
+
+def test_demand_asks_for_named_shards_alone(make_site: MakeSite) -> None:
+    """Logs of a shard that is read elsewhere wait there; a split of it is drained there."""
+    site = make_site("pinned_demand", health={"lag_s": [600, 1200]})
+    site.settings["shards"] = [0]
+    world = site.world
+    world.put(20)
+    settle(world)
+    world.land(logstore=site.logstore)
+    site.tick("demand")
+    world.put(10, key=HIGH)
+    world.emulator.admin.split(PROJECT, "pinned_demand", 1)
+    world.emulator.admin.advance(420)
+
+    quiet = site.tick("demand")
+    assert not quiet.run_requests, "neither its drain nor its lag is asked for"
+    (observed,) = (e for e in quiet.asset_events if isinstance(e, dg.AssetObservation))
+    assert "left to others" in str(observed.metadata)
+
+    world.put(10, key=LOW)
+    world.emulator.admin.advance(420)
+    (asked,) = site.tick("demand").run_requests
+    assert site.launch(asked, "microbatch").success
+    assert {row["__shard__"] for row in world.table_rows()} == {0}
