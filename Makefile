@@ -85,7 +85,7 @@ simulate: $(INSTALLED) ## random schedules of the landing protocol, then small w
 	@$(BIN)/python -m tests.simulation $(or $(N),20000) --first-seed $(or $(SEED),0)
 
 .PHONY: chaos
-chaos: setup ## workers killed and paused beside a faulty service, then every row counted; MINUTES=1 SEED= LANE=spark|dagster
+chaos: setup ## workers killed and paused beside a faulty service, then every row counted; MINUTES=1 SEED= LANE=spark|cluster|dagster
 	@$(BIN)/python -m chaos --minutes $(or $(MINUTES),1) $(if $(LANE),--lane $(LANE)) $(if $(SEED),--seed $(SEED))
 
 .PHONY: fuzz

@@ -22,7 +22,7 @@ from sls_io.emulator import start
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.window import HOUR_S
 
-LANES = ("in-process", "spark", "dagster")
+LANES = ("in-process", "spark", "cluster", "dagster")
 CATALOGS = ("sql", "reapplying")
 HOURS_BEHIND = 12
 """In the lane of Dagster, whose runs may not name hours to come, the service's clock begins so far back."""
@@ -71,11 +71,12 @@ def parse() -> argparse.Namespace:
 def wish_of(options: argparse.Namespace, seed: int, folder: Path) -> Wish:
     """What the lane can bear."""
     wish = Wish(options.minutes * 60, seed, folder, commit(), fence=not options.no_fence)
-    if options.lane == "spark":
+    if options.lane in ("spark", "cluster"):
         # A Spark takes seconds to start and half a gigabyte: fewer workers, fewer kills, longer lives.
         wish = replace(
-            wish, workers=2, kills_per_s=0.1, fated=0.4, spark=True, house_every_s=3.0, rows_per_s=2000.0,
-            restart_every_s=30.0, jump_every_s=25.0, run_s=30, claim_s=6, reshape_every_s=8.0,
+            wish, workers=2, kills_per_s=0.1, fated=0.4, master="local[1,3]", house_every_s=3.0,
+            rows_per_s=2000.0, restart_every_s=30.0, jump_every_s=25.0, run_s=30,
+            claim_s=6, reshape_every_s=8.0,
         )  # fmt: skip
     if options.lane == "dagster":
         from pipelines.components.logstore.schedule import hour_key
@@ -107,7 +108,15 @@ def run(wish: Wish, lane: str, catalog: str) -> Account:
         emulator = start(data, now=_behind_s() + 60.0)
         box = site.enter(wish.folder / "site", emulator.port)
         return DagsterConductor(wish, emulator, Lake.default(), account, box=box).run()
-    return Conductor(wish, start(data, now=_HOUR0_S + 60.0), lake, account).run()
+    emulator = start(data, now=_HOUR0_S + 60.0)
+    if lane == "cluster":
+        from chaos.cluster import DRIVER, Cluster
+        from chaos.cluster_lane import ClusterConductor
+
+        with Cluster(wish.folder / "cluster") as cluster:
+            wish = replace(wish, master=cluster.master, conf=DRIVER)
+            return ClusterConductor(wish, emulator, lake, account, cluster=cluster).run()
+    return Conductor(wish, emulator, lake, account).run()
 
 
 def _behind_s() -> int:

@@ -13,7 +13,7 @@ import os
 import random
 import selectors
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from chaos import evidence, history, house
 from chaos.account import ABSENT, LANDED, LATE, Account
 from chaos.house import Keeping, keep_house
 from chaos.producer import COLUMNS, Producing, produce
+from chaos.proof import files_of
 from chaos.troubles.retention import Retaining, retain
 from chaos.troubles.shaker import LOGSTORE, PROJECT, Shaker
 from chaos.watch import Watching, arrive, audit, waiting, watch
@@ -52,7 +53,7 @@ _RESOLVED = {
 @dataclass(frozen=True)
 class Wish:
     """What to do. `kills_per_s` are strikes at random moments; what single workers do to themselves comes
-    on top. `spark` gives every worker a Spark of its own.
+    on top. `master` and `conf` give every worker a Spark of its own.
 
     An act whose `_every_s` is 0 is left out. `aged_s`: how old a file must be to be taken for days old.
     `undo`: the share of the housekeeper's rounds. `run_s`: most seconds of a run, a Spark's start included.
@@ -68,7 +69,8 @@ class Wish:
     kills_per_s: float = 2.5
     fated: float = 0.8
     lossy: float = 0.3
-    spark: bool = False
+    master: str = ""
+    conf: Mapping[str, str] = field(default_factory=dict)
     fence: bool = True
     restart_every_s: float = 15.0
     reshape_every_s: float = 4.0
@@ -224,8 +226,8 @@ class Conductor:
         self.shaker.count_throttled()
         account, folder = self.account, self.wish.folder
         table = self.lake.load(TABLE)
-        if table is None:
-            account.problems.append("there is no table")
+        if table is None or not files_of(table).num_rows:
+            account.problems.append("nothing is in the table")
             return
         listed = self.shaker.listed()
         checkpoints = {
@@ -280,7 +282,9 @@ class Conductor:
             }
         )
         wish = self.wish
-        return Task(logstore, self.lake, self.spool, next(self.seeds), spark=wish.spark, fence=wish.fence)
+        return Task(
+            logstore, self.lake, self.spool, next(self.seeds), wish.master, wish.conf, fence=wish.fence
+        )
 
     def _respawn(self, slot: int) -> None:
         """A worker for `slot`: two holders of one group, a second deployment with a group of its own, a
@@ -290,7 +294,7 @@ class Conductor:
             self._respawn_house(slot)
             return
         # Two workers with a Spark each are not enough for all roles: the second one takes them in turn.
-        role = slot if not (self.wish.spark and slot) else self.dice.randint(1, 4)
+        role = slot if not (self.wish.master and slot) else self.dice.randint(1, 4)
         holder, group, fill = (
             ("w0", "lake-a", 0.0),
             ("w1", "lake-a", 0.0),

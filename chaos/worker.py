@@ -20,8 +20,8 @@ import random
 import signal
 import sys
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from chaos.engine import InProcess
@@ -60,17 +60,19 @@ class Fate:
 
 @dataclass(frozen=True)
 class Task:
-    """All a worker is told. `fill` is the share of its runs that are backfills of a recent hour."""
+    """All a worker is told. `fill` is the share of its runs that are backfills of a recent hour; `master`
+    and `conf` are those of a Spark of its own; none where `master` is empty."""
 
     logstore: Logstore
     lake: Lake
     spool: Path
     seed: int
+    master: str = ""
+    conf: Mapping[str, str] = field(default_factory=dict)
     fate: Fate = Fate()
     lossy: float = 0.0
     fill: float = 0.0
     landings_max: int = 0
-    spark: bool = False
     fence: bool = True
 
 
@@ -134,7 +136,7 @@ def work(task: Task, fd: int) -> None:
     """Runs in a loop; returns after `landings_max` of them, never when that is 0."""
     tell, dice = Pipe(fd, task.fate), random.Random(task.seed)
     lake = armed(task, tell)
-    engine = _with_jvm(task, tell) if task.spark else InProcess(tell)
+    engine = _with_jvm(task, tell) if task.master else InProcess(tell)
     tell("ready")
     landings = 0
     while not task.landings_max or landings < task.landings_max:
@@ -149,7 +151,7 @@ def work(task: Task, fd: int) -> None:
             tell(f"failed {type(error).__name__}")
             traceback.print_exc()
             done = False
-            if task.spark and not _jvm_lives(engine):
+            if task.master and not _jvm_lives(engine):
                 return  # a process has one JVM in its life
         if task.landings_max and done:
             tell("drained")
@@ -175,7 +177,7 @@ def _jvm_lives(engine: Engine) -> bool:
 
 def _with_jvm(task: Task, tell: Callable[[str], None]) -> Engine:
     """A Spark of this worker's own. Its JVM ends when this process does, or is killed apart from it."""
-    engine = Engine(lake=task.lake, master="local[1,3]")
+    engine = Engine(lake=task.lake, master=task.master, conf=task.conf)
     gateway = engine.context._gateway
     if gateway is not None:
         tell(f"jvm {gateway.proc.pid}")

@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 
 from fuzz import oracle, texts
 from fuzz.lane import Broken, drawn
-from pipelines.landing.table.contract import Contract, parquet_writer
+from pipelines.landing.table.contract import Contract
+from pipelines.landing.table.data_files import parquet_writer
 
 TEXTS = 20_000
 HARD_ZONES = (

@@ -60,7 +60,7 @@ BANNED_IN_TESTS = {
 }
 
 OWNERS = {
-    "aliyun": {"sls_io/wire/transport.py", "pipelines/cli/files/packing.py"},
+    "aliyun": {"sls_io/wire/transport.py", "sls_io/wire/signature.py", "pipelines/cli/files/packing.py"},
     "ptars": {"sls_io/decoding/nested.py"},
     "lz4": {"sls_io/wire/loggroup.py"},
     "zstandard": {"sls_io/wire/loggroup.py"},

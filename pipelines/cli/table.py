@@ -15,15 +15,16 @@ from pipelines.landing.ledger.start import known
 from pipelines.landing.ledger.ways import pasts
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
-from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.columns import plan_columns
 from pipelines.landing.operations.forget import plan_forget_before, plan_forget_where
 from pipelines.landing.operations.give_up import plan_give_up
-from pipelines.landing.operations.register import plan_register, plan_start_over
 from pipelines.landing.operations.relabel import plan_moved, plan_relabel
 from pipelines.landing.operations.repair_manifests import plan_repair_manifests
 from pipelines.landing.operations.rollback import Rollback, kept_by_rollback, plan_rollback
 from pipelines.landing.operations.undo import plan_undo
+from pipelines.landing.recovery.adopt import plan_adopt
+from pipelines.landing.recovery.register import plan_register
+from pipelines.landing.recovery.start_over import plan_start_over
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import SlsError
 from sls_io.values.window import HOUR_S, Cursor

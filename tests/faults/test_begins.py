@@ -10,8 +10,8 @@ from fuzz.lies import wire
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import preview
-from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.forget import plan_forget_before
+from pipelines.landing.recovery.adopt import plan_adopt
 from pipelines.landing.table.calls import LAND
 from sls_io.values.errors import LedgerBroken, SlsError
 from sls_io.values.window import HOUR_S

@@ -13,7 +13,7 @@ from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.ledger.values import Forgotten
 from pipelines.landing.ledger.ways import pasts
 from pipelines.landing.ledger.ways import ways as ways_back
-from pipelines.landing.operations.adopt import plan_adopt
+from pipelines.landing.recovery.adopt import plan_adopt
 from tests.worlds.changed_table import (
     deleted_by_hand,
     expire_all,

@@ -21,7 +21,8 @@ from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.maintenance.maintain import Maintainer
-from pipelines.landing.operations.register import plan_register, plan_start_over, register, start_over
+from pipelines.landing.recovery.register import plan_register, register
+from pipelines.landing.recovery.start_over import plan_start_over, start_over
 from pipelines.landing.table.calls import REGISTER, START_OVER
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.former import number_of

@@ -23,7 +23,6 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.abort import plan_abort
 from pipelines.landing.maintenance.compact import compaction, plan_compaction
 from pipelines.landing.maintenance.maintain import Maintainer
-from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.columns import plan_columns
 from pipelines.landing.operations.forget import plan_forget_before, plan_forget_where
 from pipelines.landing.operations.give_up import plan_give_up
@@ -35,6 +34,7 @@ from pipelines.landing.operations.replace import plan_replace
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.skip import plan_skip
 from pipelines.landing.operations.undo import plan_undo
+from pipelines.landing.recovery.adopt import plan_adopt
 from pipelines.landing.table.contract import Contract
 from sls_io.emulator import Emulator
 from sls_io.values.claim import Ledger

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli.main import EXIT_USAGE
-from pipelines.landing.operations.register import plan_register, register
+from pipelines.landing.recovery.register import plan_register, register
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import ConfigError
 from tests.worlds.command_line import Command

@@ -14,9 +14,10 @@ from pipelines.cli.output import Output
 from pipelines.landing.commit.operation import Planned, execute
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.ledger.state import facts
-from pipelines.landing.operations.adopt import Adoption, plan_adopt
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
+from pipelines.landing.recovery.adopt import plan_adopt
+from pipelines.landing.recovery.adoption import Adoption
 from tests.worlds.changed_table import damage, tag_deleted
 from tests.worlds.command_line import Command
 from tests.worlds.landed_hours import numbers

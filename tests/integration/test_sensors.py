@@ -21,8 +21,8 @@ from pipelines.components.logstore.sensors.sealed import sealed_condition, seale
 from pipelines.components.logstore.sensors.topology import LANDED, OPEN, shards_key
 from pipelines.components.logstore.telling import LATE_MAX
 from pipelines.landing.commit.operation import execute
-from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.pause import plan_pause
+from pipelines.landing.recovery.adopt import plan_adopt
 from pipelines.landing.watch.health import Kind
 from sls_io.values.errors import SlsError
 from tests.integration.sensor_site import MakeSite, Site, landed

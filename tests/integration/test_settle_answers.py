@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.landing.maintenance.maintain import Maintainer
-from pipelines.landing.operations.register import plan_register, plan_start_over, register, start_over
+from pipelines.landing.recovery.register import plan_register, register
+from pipelines.landing.recovery.start_over import plan_start_over, start_over
 from sls_io.values.errors import CommitStands, LandingUnknown
 from tests.worlds.lossy_catalog import LossyCatalog, lossy
 from tests.worlds.one_logstore import World

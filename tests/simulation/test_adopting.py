@@ -17,8 +17,8 @@ from pipelines.landing.contents.cells import Cell, Counted
 from pipelines.landing.contents.explained import Compared, LostFile
 from pipelines.landing.ledger.state import TableState
 from pipelines.landing.ledger.values import Adopted, Forgotten, Gone
-from pipelines.landing.operations import adopt
-from pipelines.landing.operations.adopt import Unsettled
+from pipelines.landing.recovery import adopt
+from pipelines.landing.recovery.adopt import Unsettled
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.errors import LedgerBroken
 from sls_io.values.window import Cursor, IntervalSet

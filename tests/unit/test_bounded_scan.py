@@ -30,7 +30,8 @@ from pyiceberg.types import (
 
 from pipelines.landing.table import second_look
 from pipelines.landing.table.bounded_scan import BATCH_BYTES, BoundedScan, rows_counted, rows_of_file
-from pipelines.landing.table.contract import LONG_GROUP_BYTES, ROW_GROUP_BYTES, arrow_schema
+from pipelines.landing.table.contract import arrow_schema
+from pipelines.landing.table.data_files import LONG_GROUP_BYTES, ROW_GROUP_BYTES
 from pipelines.landing.table.new_file import NewFile
 
 MB = 1_000_000

@@ -11,8 +11,8 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, DecimalType, DoubleType, LongType, NestedField, StringType
 
-from pipelines.landing.table.contract import arrow_schema, parquet_writer
-from pipelines.landing.table.data_files import metrics_of
+from pipelines.landing.table.contract import arrow_schema
+from pipelines.landing.table.data_files import metrics_of, parquet_writer
 
 TYPES = {
     "text": StringType(),

@@ -23,11 +23,9 @@ decides whether a row goes for good must be exact.
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import (
@@ -43,18 +41,11 @@ from pyiceberg.expressions import (
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
-    BinaryType,
     BooleanType,
-    DateType,
-    DecimalType,
     DoubleType,
     FloatType,
     IcebergType,
-    IntegerType,
-    LongType,
     NestedField,
-    StringType,
-    TimestamptzType,
 )
 from pyparsing import (
     CaselessKeyword,
@@ -70,14 +61,13 @@ from pyparsing import (
     ZeroOrMore,
 )
 
+from pipelines.landing.contents.literals import CONVERT, Unfit, Value, pattern_of
 from sls_io.values.errors import ConfigError, printable
 
 FILTER_CHARS_MAX = 1_000_000
 _DEPTH_MAX = 100
-_PATTERN_CHARS_MAX = 1000
 _HOUR = "__receive_hour__"
 
-_Value = str | bytes | bool | Decimal
 _OPPOSITE = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "=": pc.equal,
@@ -103,12 +93,6 @@ _TEXTS = {
     "'": "'",
 }
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
-_TOO_FINE = re.compile(r"[.,]\d{7,}")
-_INTS: dict[IcebergType, int] = {IntegerType(): 31, LongType(): 63}
-
-
-class _Unfit(Exception):
-    """A value that the column cannot have; the words say what it could."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +101,7 @@ class _Test:
 
     column: str
     op: str
-    values: tuple[_Value, ...] = ()
+    values: tuple[Value, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -342,7 +326,7 @@ def _bind(test: _Test, schema: Schema) -> _Bound:
         if not isinstance(kind, FloatType | DoubleType):
             raise ConfigError(f"--where asks whether {shown!r} is NaN, but it is {_called(kind)}")
         return _Bound(test, field)
-    convert = _CONVERT.get(type(kind))
+    convert = CONVERT.get(type(kind))
     if convert is None:
         raise ConfigError(
             f"--where compares {shown!r}, which is {_called(kind)}: of such a column only `is null` and "
@@ -350,11 +334,11 @@ def _bind(test: _Test, schema: Schema) -> _Bound:
         )
     try:
         if test.op == "like":
-            return _Bound(test, field, (_pattern(kind, test.values[0]),))
+            return _Bound(test, field, (pattern_of(kind, test.values[0]),))
         if isinstance(kind, BooleanType) and test.op in ("<", "<=", ">", ">="):
-            raise _Unfit("= or != true or false")
+            raise Unfit("= or != true or false")
         return _Bound(test, field, tuple(convert(kind, value) for value in test.values))
-    except _Unfit as error:
+    except Unfit as error:
         raise ConfigError(
             f"--where compares {shown!r} ({_called(kind)}) with a value that it cannot have: it takes {error}"
         ) from None
@@ -362,159 +346,6 @@ def _bind(test: _Test, schema: Schema) -> _Bound:
 
 def _called(kind: IcebergType) -> str:
     return "a map" if str(kind).startswith("map") else str(kind)
-
-
-def _pattern(kind: IcebergType, value: _Value) -> str:
-    if not isinstance(kind, StringType) or not isinstance(value, str):
-        raise _Unfit("no `like`, only comparisons")
-    if (len(value) - len(value.rstrip("\\"))) % 2:
-        raise _Unfit("a pattern that does not end with a lone backslash, which would escape nothing")
-    if len(value) > _PATTERN_CHARS_MAX:
-        raise _Unfit(f"a pattern of at most {_PATTERN_CHARS_MAX} characters")
-    return _regex(_text(kind, value))
-
-
-def _regex(pattern: str) -> str:
-    """A `like` pattern as a regular expression of RE2. Arrow's own `match_like` misreads two backslashes.
-
-    Each character by its number, so none of it means anything to RE2. Worked example: `a%` is
-    `(?s)^(?:\\x{61}.*)$`.
-    """
-    parts, escaped = list[str](), False
-    for sign in pattern:
-        if not escaped and sign == "\\":
-            escaped = True
-            continue
-        if not escaped and sign in "%_":
-            parts.append(".*" if sign == "%" else ".")
-        else:
-            parts.append(f"\\x{{{ord(sign):x}}}")
-        escaped = False
-    return f"(?s)^(?:{''.join(parts)})$"
-
-
-def _text(kind: IcebergType, value: _Value) -> str:
-    if not isinstance(value, str):
-        raise _Unfit("a text in quotes")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise _Unfit("a text of whole characters, which UTF-8 has") from None
-    return value
-
-
-def _number(value: _Value) -> Decimal:
-    """A number, also where it stands in quotes."""
-    if isinstance(value, str):
-        try:
-            value = Decimal(value)
-        except (ArithmeticError, ValueError):
-            raise _Unfit("a number") from None
-    if not isinstance(value, Decimal):
-        raise _Unfit("a number")
-    return value
-
-
-def _int(kind: IcebergType, value: _Value) -> int:
-    number = _number(value)
-    bits = _INTS[kind]
-    fits = number.is_finite() and number.adjusted() < 20 and number == number.to_integral_value()
-    if not fits or not -(2**bits) <= int(number) < 2**bits:
-        raise _Unfit(f"a whole number of {bits + 1} bits")
-    return int(number)
-
-
-def _float(kind: IcebergType, value: _Value) -> float:
-    """A number that the column can have, written exactly or as its values are shown.
-
-    Story: `d = 9007199254740993` would take the row of 9007199254740992.0, the nearest double, and delete
-    what nobody named. `0.1` is what the nearest double is shown as everywhere, so it is that one.
-    """
-    number = _number(value)
-    if number.is_nan():
-        raise _Unfit("a number; ask `is nan` for NaN")
-    found = float(number)
-    if isinstance(kind, FloatType):
-        found = float(pa.scalar(found, pa.float32()).as_py())
-    if number.is_finite() and (abs(found) == float("inf") or (found == 0) != (number == 0)):
-        raise _Unfit("a number within its range")
-    shown = {Decimal(found), Decimal(repr(found))}
-    if isinstance(kind, FloatType):
-        shown.add(Decimal(str(np.float32(found))))
-    if number not in shown:
-        raise _Unfit("a number that it can hold, written exactly or as a row shows it")
-    return found
-
-
-def _decimal(kind: IcebergType, value: _Value) -> Decimal:
-    """By digits, without arithmetic: a Decimal's own is rounded to the digits of its context.
-
-    Worked example, decimal(5,2): 1.500 has the digits 1500 and one place too many, which is 0: 150, so 1.50.
-    1.505 has a 5 there and is refused. 1e2 gets four zeros: 10000, five digits, 100.00. 1e3 would have six.
-    """
-    number = _number(value)
-    if not isinstance(kind, DecimalType) or not number.is_finite():
-        raise _Unfit("a finite number")
-    sign, digits, exponent = number.as_tuple()
-    if not isinstance(exponent, int):
-        raise _Unfit("a finite number")
-    figures = "".join(map(str, digits)).lstrip("0")
-    shift = exponent + kind.scale
-    if figures and shift < 0:
-        if figures[shift:].strip("0") or len(figures) <= -shift:
-            raise _Unfit(f"a number of at most {kind.scale} places")
-        figures = figures[:shift]
-    elif figures:
-        if len(figures) + shift > kind.precision:
-            raise _Unfit(f"a number of at most {kind.precision} digits")
-        figures += "0" * shift
-    if len(figures) > kind.precision:
-        raise _Unfit(f"a number of at most {kind.precision} digits")
-    return Decimal((sign, tuple(map(int, figures or "0")), -kind.scale))
-
-
-def _bool(kind: IcebergType, value: _Value) -> bool:
-    if not isinstance(value, bool):
-        raise _Unfit("true or false")
-    return value
-
-
-def _bytes(kind: IcebergType, value: _Value) -> bytes:
-    if not isinstance(value, bytes):
-        raise _Unfit("bytes in hex, like X'00ff'")
-    return value
-
-
-def _date(kind: IcebergType, value: _Value) -> date:
-    try:
-        return date.fromisoformat(value if isinstance(value, str) else "")
-    except ValueError:
-        raise _Unfit("a day such as '2026-11-20'") from None
-
-
-def _moment(kind: IcebergType, value: _Value) -> datetime:
-    try:
-        text = value if isinstance(value, str) else ""
-        found = datetime.fromisoformat(text)
-        if found.tzinfo is not None and not _TOO_FINE.search(text):
-            return found.astimezone(UTC)
-    except (ValueError, OverflowError):
-        pass
-    raise _Unfit("a moment to the microsecond, with its zone, such as '2026-11-20T07:00:00+00:00'")
-
-
-_CONVERT: dict[type, Callable[[Any, _Value], Any]] = {
-    StringType: _text,
-    BooleanType: _bool,
-    IntegerType: _int,
-    LongType: _int,
-    FloatType: _float,
-    DoubleType: _float,
-    DecimalType: _decimal,
-    DateType: _date,
-    TimestamptzType: _moment,
-    BinaryType: _bytes,
-}
 
 
 def _column_mask(bound: _Bound, column: pa.Array) -> Any:

@@ -33,11 +33,11 @@ from pipelines.landing.ledger.start import find_table, known
 from pipelines.landing.ledger.state import TableState, read_state
 from pipelines.landing.ledger.ways import PastLanding
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations.adopt import begins_anew, find, plan_adopt
 from pipelines.landing.operations.give_up import GivenUp, plan_give_up
 from pipelines.landing.operations.repair_manifests import plan_repair_manifests
 from pipelines.landing.operations.replace import accepted, accepted_together, evolved
 from pipelines.landing.operations.rollback import kept_by_rollback
+from pipelines.landing.recovery.adopt import begins_anew, find, plan_adopt
 from pipelines.landing.table import calls
 from pipelines.landing.table.lake import Lake
 from sls_io.values.cures import Call, Cure, Do

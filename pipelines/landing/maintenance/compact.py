@@ -36,12 +36,8 @@ from pipelines.landing.ledger.reading import batches_of, tasks_of
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.table import calls
 from pipelines.landing.table.bounded_scan import BoundedScan, rows_of_file
-from pipelines.landing.table.contract import (
-    ROW_GROUP_BYTES,
-    arrow_schema,
-    rows_of,
-)
-from pipelines.landing.table.data_files import partition_text
+from pipelines.landing.table.contract import arrow_schema, rows_of
+from pipelines.landing.table.data_files import ROW_GROUP_BYTES, partition_text
 from pipelines.landing.table.new_file import NewFile
 from pipelines.landing.table.trouble import storage_trouble
 from sls_io.decoding.decode import identity_sum

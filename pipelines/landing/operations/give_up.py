@@ -2,7 +2,7 @@
 
 For rows that nothing brings back: retention has taken the hour, and a rollback would cost more than it
 brings. The files leave. The ledger's rows and sums become those of the rows that are left. The number of rows
-that were given up stands beside the ledgers from then on, as for `adopt.py`, and `verify` names it. The
+that were given up stands beside the ledgers from then on, as for `table adopt`, and `verify` names it. The
 cursors of the lost rows count as withdrawn: no live run lands them; a backfill that names the hour does, if
 the service still has them. Nothing else of the ledger changes.
 

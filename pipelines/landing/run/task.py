@@ -26,16 +26,16 @@ from pyiceberg.utils.config import Config
 
 from pipelines.landing import json_log
 from pipelines.landing.run.tally import PullTally, tell
-from pipelines.landing.table.contract import (
+from pipelines.landing.table.contract import Contract, decoders_of
+from pipelines.landing.table.data_files import (
     LONG_GROUP_BYTES,
     ROW_GROUP_BYTES,
     ROW_GROUP_ROWS,
-    Contract,
-    decoders_of,
     long_rows,
+    metrics_of,
+    packed,
     parquet_writer,
 )
-from pipelines.landing.table.data_files import metrics_of, packed
 from pipelines.landing.table.home import CATALOG
 from pipelines.landing.table.object_store import file_io
 from pipelines.landing.table.trouble import storage_trouble

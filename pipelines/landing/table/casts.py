@@ -36,6 +36,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -61,8 +62,43 @@ _DAY_US = 86_400_000_000
 _QUARTER_US = 900_000_000
 
 
+def each_once(text: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """`convert` of the array; it is shown each text once, and no null.
+
+    Of a column of a million rows with a hundred values, a hundred texts are converted. A cast never sees
+    which row a text is of, and cannot depend on it.
+    """
+    distinct = text.dictionary_encode()
+    return convert(distinct.dictionary).take(distinct.indices)
+
+
+class Cast:
+    """Called with texts it answers an array of `type`, null where a text does not fit."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def type(self) -> pa.DataType:
+            """A field of each cast, but for that of decimals."""
+
+    def __call__(self, text: pa.Array) -> pa.Array:
+        """`text` as `type`."""
+        try:
+            quick = self._quickly(text)
+        except pa.ArrowInvalid:
+            quick = None
+        return each_once(text, self._exactly) if quick is None else quick
+
+    def _quickly(self, text: pa.Array) -> pa.Array | None:
+        """The whole array at once, where that gives the same answers; else None, or ArrowInvalid."""
+        return None
+
+    def _exactly(self, text: pa.Array) -> pa.Array:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class Whole:
+class Whole(Cast):
     """Whole numbers; `type` is a signed integer.
 
     The quick way is taken only where all texts are digits and signs: Arrow also reads `0x10`, as 16.
@@ -70,14 +106,8 @@ class Whole:
 
     type: pa.DataType
 
-    def __call__(self, text: pa.Array) -> pa.Array:
-        """`text` as `type`, null where it does not fit."""
-        if _only(text, b"-0123456789"):
-            try:
-                return text.cast(self.type)
-            except pa.ArrowInvalid:
-                pass
-        return each_once(text, self._exactly)
+    def _quickly(self, text: pa.Array) -> pa.Array | None:
+        return text.cast(self.type) if _only(text, b"-0123456789") else None
 
     def _exactly(self, text: pa.Array) -> pa.Array:
         """By size and sign apart. Up to 19 digits fit into 64 bits without a sign, and zeros in front do not
@@ -95,7 +125,7 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class Decimal:
+class Decimal(Cast):
     """Decimals of `precision` digits, `scale` of them behind the point.
 
     Arrow's cast counts in 128 bits and does not look when they run over: it made 1.000 of
@@ -111,14 +141,9 @@ class Decimal:
         """The column's."""
         return pa.decimal128(self.precision, self.scale)
 
-    def __call__(self, text: pa.Array) -> pa.Array:
-        """`text` as decimals, null where it does not fit."""
-        if _longest(text) <= 38 - self.scale and _only(text, b"-.0123456789"):
-            try:
-                return text.cast(self.type)
-            except pa.ArrowInvalid:
-                pass
-        return each_once(text, self._exactly)
+    def _quickly(self, text: pa.Array) -> pa.Array | None:
+        plain = _longest(text) <= 38 - self.scale and _only(text, b"-.0123456789")
+        return text.cast(self.type) if plain else None
 
     def _exactly(self, text: pa.Array) -> pa.Array:
         """Worked example, decimal(5,2): three digits before the point, two behind it. 000123.4500 is 123.45;
@@ -146,19 +171,14 @@ def _without_zeros(text: pa.Array) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class Floating:
+class Floating(Cast):
     """Binary numbers; `type` is float or double. Arrow's cast rounds once, to the nearest even."""
 
     type: pa.DataType
 
-    def __call__(self, text: pa.Array) -> pa.Array:
-        """`text` as `type`, null where it does not fit."""
-        if _only(text, b"+-.0123456789eE"):
-            try:
-                return self._honest(text, text.cast(self.type))
-            except pa.ArrowInvalid:
-                pass
-        return each_once(text, self._exactly)
+    def _quickly(self, text: pa.Array) -> pa.Array | None:
+        plain = _only(text, b"+-.0123456789eE")
+        return self._honest(text, text.cast(self.type)) if plain else None
 
     def _exactly(self, text: pa.Array) -> pa.Array:
         fits = pc.match_substring_regex(
@@ -184,14 +204,10 @@ class Floating:
 
 
 @dataclass(frozen=True)
-class Boolean:
+class Boolean(Cast):
     """true, false, 1, 0."""
 
     type: pa.DataType = BOOLEAN
-
-    def __call__(self, text: pa.Array) -> pa.Array:
-        """`text` as booleans, null where it does not fit."""
-        return each_once(text, self._exactly)
 
     def _exactly(self, text: pa.Array) -> pa.Array:
         lower = pc.ascii_lower(text)
@@ -200,14 +216,10 @@ class Boolean:
 
 
 @dataclass(frozen=True)
-class Date:
+class Date(Cast):
     """YYYY-MM-DD."""
 
     type: pa.DataType = DATE32
-
-    def __call__(self, text: pa.Array) -> pa.Array:
-        """`text` as days, null where it does not fit."""
-        return each_once(text, self._exactly)
 
     def _exactly(self, text: pa.Array) -> pa.Array:
         parts = pc.extract_regex(text, rf"^{_DAY}$")
@@ -217,15 +229,11 @@ class Date:
 
 
 @dataclass(frozen=True)
-class UnixTime:
+class UnixTime(Cast):
     """Seconds or milliseconds since 1970, with a decimal fraction or not; `unit_us` is 10**6 or 10**3."""
 
     unit_us: int
     type: pa.DataType = TIMESTAMP
-
-    def __call__(self, text: pa.Array) -> pa.Array:
-        """`text` as moments, null where it does not fit."""
-        return each_once(text, self._exactly)
 
     def _exactly(self, text: pa.Array) -> pa.Array:
         """The fraction is filled up with zeros to the unit: of seconds, 1.5 is 1 and 500000 microseconds. At
@@ -272,7 +280,7 @@ _NO_PLACE = re.compile(r"localtime|posixrules|Factory|(?:posix|right)/.*")
 
 
 @dataclass(frozen=True)
-class Timestamp:
+class Timestamp(Cast):
     """Text in one format. `zone` names where a text without an offset was written; "" means that
     such a text does not fit."""
 
@@ -300,10 +308,6 @@ class Timestamp:
             raise ConfigError(f"time format {format_text!r}: {cure}")
         return Timestamp(f"^{pattern}$", zone)
 
-    def __call__(self, text: pa.Array) -> pa.Array:
-        """`text` as moments, null where it does not fit."""
-        return each_once(text, self._exactly)
-
     def _exactly(self, text: pa.Array) -> pa.Array:
         parts = pc.extract_regex(text, self.pattern)
         found = _Parts(parts)
@@ -317,9 +321,6 @@ class Timestamp:
         offset[here] = there
         fits[here] = reached
         return _moments(local - offset, fits)
-
-
-Cast = Whole | Decimal | Floating | Boolean | Date | UnixTime | Timestamp
 
 
 def _compiled(format_text: str) -> tuple[str, set[str]]:
@@ -446,16 +447,6 @@ def _days(year: Ints, month: Ints, day: Ints) -> Ints:
     day_of_year = (153 * (month + np.where(late, -3, 9)) + 2) // 5 + day - 1
     days: Ints = from_march * 365 + from_march // 4 - from_march // 100 + from_march // 400
     return days + day_of_year - 719_468
-
-
-def each_once(text: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """`convert` of the array; it is shown each text once, and no null.
-
-    Of a column of a million rows with a hundred values, a hundred texts are converted. A cast never sees
-    which row a text is of, and cannot depend on it.
-    """
-    distinct = text.dictionary_encode()
-    return convert(distinct.dictionary).take(distinct.indices)
 
 
 def _moments(moments: Ints, fits: Flags) -> pa.Array:

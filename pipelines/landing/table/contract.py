@@ -24,9 +24,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, LessThan
-from pyiceberg.io import OutputStream
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -101,7 +99,6 @@ SYSTEM_COLUMNS = tuple(name for name, *_ in (*_BEFORE, *_AFTER))
 Held = Mapping[str, NestedField]
 """The columns that landings had, by name: only their ids say what a file has, names change hands."""
 _REST = "__rest__"
-_SHORT_TEXTS = ("__origin__", "__error__")
 _HOUR_US = 3_600_000_000
 
 
@@ -334,15 +331,6 @@ def check_landable(contract: Contract, metadata: TableMetadata, table: str, held
     partition_of(metadata.spec(), schema, table=table, origin="", shard=0, hour=0)
 
 
-ROW_GROUP_ROWS = 1 << 20
-"""The most rows of one row group of a data file."""
-ROW_GROUP_BYTES = 48 * 1024 * 1024
-"""Rows that take so much before they are written make a row group."""
-LONG_GROUP_BYTES = 8 * 1024 * 1024
-"""The same of rows of a megabyte each."""
-_LONG_ROW_BYTES = 1024 * 1024
-
-
 def arrow_schema(schema: Schema) -> pa.Schema:
     """Arrow schema with Parquet field ids, texts with 32-bit offsets.
 
@@ -350,39 +338,6 @@ def arrow_schema(schema: Schema) -> pa.Schema:
     2 GB, so the smaller ones save a copy of every column.
     """
     return pa.schema([_narrow(field) for field in schema_to_pyarrow(schema)])
-
-
-def long_rows(batch: pa.RecordBatch) -> bool:
-    """Whether its rows are of a megabyte each: they are written apart from others."""
-    return bool(batch.nbytes >= _LONG_ROW_BYTES * batch.num_rows > 0)
-
-
-def parquet_writer(stream: OutputStream, schema: pa.Schema, *, long: bool = False) -> pq.ParquetWriter:
-    """How every data file of a table is written: by a landing, by a compaction, after a removal.
-
-    Each page has its checksum: a bit that turns over in storage mostly still is a number or a text, only
-    another one. Spark's own writer makes them, too, and readers that do not check pass them over.
-
-    `long`: texts of megabytes are to come. The library keeps about five copies of a row group's largest and
-    smallest text, and then leaves both out, since they are over 4 KB. So columns of texts then have no
-    statistics.
-    """
-    short = [field.name for field in schema if not _may_be_long(field)]
-    return pq.ParquetWriter(
-        stream,
-        schema,
-        compression="zstd",
-        compression_level=1,
-        store_decimal_as_integer=True,
-        write_statistics=short if long else True,
-        write_page_checksum=True,
-    )
-
-
-def _may_be_long(field: pa.Field) -> bool:
-    kind = field.type
-    text = pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_nested(kind)
-    return text and field.name not in _SHORT_TEXTS
 
 
 def _narrow(field: pa.Field) -> pa.Field:

@@ -1,4 +1,4 @@
-"""What the table says of a written data file: its size, counts and bounds.
+"""How a data file is written, and what the table says of it: its size, counts and bounds.
 
 Statistics never decide whether rows land. A bound that cannot be made is left out; so is a bound that does
 not cover all values, because a reader that prunes by it would miss rows. Every writer of files asks here.
@@ -11,7 +11,9 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.io import OutputStream
 from pyiceberg.io.pyarrow import (
     MetricModeTypes,
     MetricsMode,
@@ -26,7 +28,48 @@ from pyiceberg.typedef import Record
 
 Metrics = dict[str, Any]
 """Keyword arguments of `DataFile.from_args`: counts, bounds and offsets by field id."""
+ROW_GROUP_ROWS = 1 << 20
+"""The most rows of one row group of a data file."""
+ROW_GROUP_BYTES = 48 * 1024 * 1024
+"""Rows that take so much before they are written make a row group."""
+LONG_GROUP_BYTES = 8 * 1024 * 1024
+"""The same of rows of a megabyte each."""
+_LONG_ROW_BYTES = 1024 * 1024
+_SHORT_TEXTS = ("__origin__", "__error__")
 _BOUNDS = ("lower_bounds", "upper_bounds")
+
+
+def long_rows(batch: pa.RecordBatch) -> bool:
+    """Whether its rows are of a megabyte each: they are written apart from others."""
+    return bool(batch.nbytes >= _LONG_ROW_BYTES * batch.num_rows > 0)
+
+
+def parquet_writer(stream: OutputStream, schema: pa.Schema, *, long: bool = False) -> pq.ParquetWriter:
+    """How every data file of a table is written: by a landing, by a compaction, after a removal.
+
+    Each page has its checksum: a bit that turns over in storage mostly still is a number or a text, only
+    another one. Spark's own writer makes them, too, and readers that do not check pass them over.
+
+    `long`: texts of megabytes are to come. The library keeps about five copies of a row group's largest and
+    smallest text, and then leaves both out, since they are over 4 KB. So columns of texts then have no
+    statistics.
+    """
+    short = [field.name for field in schema if not _may_be_long(field)]
+    return pq.ParquetWriter(
+        stream,
+        schema,
+        compression="zstd",
+        compression_level=1,
+        store_decimal_as_integer=True,
+        write_statistics=short if long else True,
+        write_page_checksum=True,
+    )
+
+
+def _may_be_long(field: pa.Field) -> bool:
+    kind = field.type
+    text = pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_nested(kind)
+    return text and field.name not in _SHORT_TEXTS
 
 
 def metrics_of(parquet: pq.ParquetWriter, schema: Schema, properties: Mapping[str, str]) -> Metrics:

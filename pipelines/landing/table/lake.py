@@ -5,7 +5,6 @@ The catalog is PyIceberg's. Any setting of PyIceberg's own configuration
 folder, `SLS_LAKE_HOME` or `./var`.
 """
 
-import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pyiceberg.catalog import PY_CATALOG_IMPL, Catalog, load_catalog
-from pyiceberg.catalog.sql import SqlCatalog, SqlCatalogBaseTable
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
@@ -36,14 +35,15 @@ from pipelines.landing.table.contract import Contract, partition_spec
 from pipelines.landing.table.former import Former, gone_with, look_for
 from pipelines.landing.table.home import CATALOG, HOME_VARIABLE, home
 from pipelines.landing.table.sql_catalog import (
+    BUSY_TIMEOUT_S,
     SharingSqlCatalog,
     UnreadableMetadata,
-    busy_s,
+    prepare_sqlite,
     repoint,
+    spoilt_by,
     wait_no_longer,
 )
-from pipelines.landing.table.trouble import HELD, is_storage, kind_of, masked, not_taken, storage_trouble
-from sls_io.values.clock import SYSTEM_CLOCK
+from pipelines.landing.table.trouble import is_storage, masked, not_taken, storage_trouble
 from sls_io.values.cures import Cure, Do
 from sls_io.values.deadline import Answer, NoAnswer, answered, current
 from sls_io.values.errors import ConfigError, InvariantBroken, LedgerBroken, printable
@@ -52,16 +52,9 @@ SWEEP_FLOOR_S = 24 * 3600.0
 """No orphan younger than this is ever swept; a file older than half of it is not published."""
 ANSWER_S = 60.0
 """A catalog that has not answered by then counts as one that is not there."""
-_BUSY_TIMEOUT_S = 30
-_LOCKED_PAUSE_S = 0.02
 _LOOKS_MAX = 3
-_PATH_CHARS_MAX = 1000
 
 
-_SPOILT = {
-    sqlite3.SQLITE_NOTADB: "is no SQLite database",
-    sqlite3.SQLITE_CORRUPT: "is a SQLite database that is damaged",
-}
 NAMES_A_CATALOG = frozenset({"type", "uri", "py-catalog-impl"})
 _TABLE_PROPERTIES = {
     "format-version": "2",
@@ -83,21 +76,6 @@ class NoMetadata(ConfigError):
     def __init__(self, what: str, *, cures: tuple[Cure, ...] = (), whole: bool = False) -> None:
         super().__init__(what, cures=cures)
         self.whole = whole
-
-
-class NoCatalog(ConfigError):
-    """The file where the SQLite catalog should be is something else, or damaged: it names no table."""
-
-    def __init__(self, path: Path, what: str) -> None:
-        super().__init__(
-            f"the catalog's file {printable(str(path), _PATH_CHARS_MAX)} {what}. Nothing was changed, and "
-            "the tables' own files are not touched by it",
-            cures=(
-                Do("restore it from a backup"),
-                Do("move it aside, with its -wal and -shm"),
-                calls.REGISTER.plus(does="after that, for each logstore: finds the newest metadata"),
-            ),
-        )
 
 
 def configured() -> dict[str, str]:
@@ -125,7 +103,7 @@ class Lake:
         return Lake(
             {
                 "type": "sql",
-                "uri": f"sqlite:///{folder}/catalog.sqlite?timeout={_BUSY_TIMEOUT_S}",
+                "uri": f"sqlite:///{folder}/catalog.sqlite?timeout={BUSY_TIMEOUT_S}",
                 "warehouse": f"file://{folder}/warehouse",
                 **said,
             }
@@ -373,7 +351,7 @@ def _failed(lake: Lake, error: Exception) -> ConfigError:
     cause = error.cause if isinstance(error, UnreadableMetadata) else error
     if isinstance(cause, ConfigError):
         return cause
-    if (spoilt := _spoilt(lake.sqlite_path, error)) is not None:
+    if (spoilt := spoilt_by(lake.sqlite_path, error)) is not None:
         return spoilt
     if isinstance(error, UnreadableMetadata) and not is_storage(error.cause):
         return _no_metadata(lake, error)
@@ -437,7 +415,7 @@ def _open(properties: _Properties) -> Catalog:
     object_store.completed(lake.properties)
     keys_of(lake.properties)
     if lake.sqlite_path is not None:
-        _prepare_sqlite(lake.sqlite_path)
+        prepare_sqlite(lake.sqlite_path)
     defaults = {"pool_pre_ping": "true"} if lake.kind == "sql" and lake.sqlite_path is None else {}
     settings = {**defaults, **lake.properties}
     opened = _client(lake.kind, settings)
@@ -461,55 +439,3 @@ def _client(kind: str, settings: Mapping[str, str]) -> Catalog:
         signing: Catalog = import_module(SIGNING).SigningCatalog(CATALOG, **every)
         return signing
     return load_catalog(CATALOG, **settings)
-
-
-def _check_ours(path: Path, connection: sqlite3.Connection) -> None:
-    """Raises NoCatalog for a file that is no SQLite database, or is one with none of a catalog's tables.
-
-    Story: the setting names the file of another program. PyIceberg would make its tables in there.
-    """
-    try:
-        found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    except sqlite3.DatabaseError as error:
-        if (spoilt := _spoilt(path, error)) is not None:
-            raise spoilt from error
-        raise
-    names = {str(name) for (name,) in found if not str(name).startswith("sqlite_")}
-    if names and not names & set(SqlCatalogBaseTable.metadata.tables):
-        raise NoCatalog(path, f"is the database of another program ({len(names)} tables, none of a catalog)")
-
-
-def _spoilt(path: Path | None, error: BaseException) -> NoCatalog | None:
-    """What SQLite's own code says of the catalog's file; None where it says nothing of that."""
-    cause = getattr(error, "orig", None) or error
-    if path is None or not isinstance(cause, sqlite3.DatabaseError):
-        return None
-    what = _SPOILT.get(kind_of(cause))
-    return None if what is None else NoCatalog(path, what)
-
-
-def _prepare_sqlite(path: Path) -> None:
-    """WAL lets readers pass a writer, and it is a property of the file, so Spark profits too.
-
-    Story: A and B both read the mode of a new file and want it for themselves to change it. SQLite makes
-    neither wait for the other, it tells B at once that the file is locked; once A is done, B finds the mode
-    as it wants it. The last one to close the file locks others out likewise. How often B is told so depends
-    on how long A is kept from the processor, so it is time that bounds the looks.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    wait_s = busy_s(_BUSY_TIMEOUT_S)
-    connection = sqlite3.connect(path, timeout=wait_s)
-    try:
-        _check_ours(path, connection)
-        until_s = SYSTEM_CLOCK.monotonic() + wait_s
-        while True:
-            try:
-                if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-                    connection.execute("PRAGMA journal_mode=WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if not_taken(error) is not HELD or SYSTEM_CLOCK.monotonic() >= until_s:
-                    raise
-            SYSTEM_CLOCK.sleep(_LOCKED_PAUSE_S)
-    finally:
-        connection.close()

@@ -14,14 +14,15 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from pipelines.landing.table.contract import (
+from pipelines.landing.table.data_files import (
     LONG_GROUP_BYTES,
     ROW_GROUP_BYTES,
     ROW_GROUP_ROWS,
+    data_file,
     long_rows,
+    metrics_of,
     parquet_writer,
 )
-from pipelines.landing.table.data_files import data_file, metrics_of
 
 
 class NewFile:

@@ -6,12 +6,14 @@ location is asked for again. The entries of the long lists in it are frozen, nob
 a copy may share them. At 200 snapshots both together were a third of a publish.
 """
 
+import sqlite3
 from collections.abc import Iterable
+from pathlib import Path
 from threading import local
 from typing import Any, Self, TypeVar
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog, SqlCatalogBaseTable
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
@@ -20,11 +22,39 @@ from pyiceberg.typedef import Identifier
 from sqlalchemy import ColumnElement, event, or_, select, update
 from sqlalchemy.orm import Session
 
+from pipelines.landing.table import calls
+from pipelines.landing.table.trouble import HELD, kind_of, not_taken
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.cures import Do
 from sls_io.values.deadline import current
+from sls_io.values.errors import ConfigError, printable
 
 Entry = TypeVar("Entry")
+BUSY_TIMEOUT_S = 30
+"""How long a connection to SQLite waits for a lock, where its address says nothing."""
+_LOCKED_PAUSE_S = 0.02
+_PATH_CHARS_MAX = 1000
+_SPOILT = {
+    sqlite3.SQLITE_NOTADB: "is no SQLite database",
+    sqlite3.SQLITE_CORRUPT: "is a SQLite database that is damaged",
+}
 _BUSY_MS = "busy_ms"
 _BUSY_PART = 0.8
+
+
+class NoCatalog(ConfigError):
+    """The file where the SQLite catalog should be is something else, or damaged: it names no table."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(
+            f"the catalog's file {printable(str(path), _PATH_CHARS_MAX)} {what}. Nothing was changed, and "
+            "the tables' own files are not touched by it",
+            cures=(
+                Do("restore it from a backup"),
+                Do("move it aside, with its -wal and -shm"),
+                calls.REGISTER.plus(does="after that, for each logstore: finds the newest metadata"),
+            ),
+        )
 
 
 class FrozenEntries(list[Entry]):
@@ -161,3 +191,55 @@ def _row(catalog: SqlCatalog, table: str) -> tuple[ColumnElement[bool], ...]:
         IcebergTables.table_namespace == namespace,
         IcebergTables.table_name == name,
     )
+
+
+def _check_ours(path: Path, connection: sqlite3.Connection) -> None:
+    """Raises NoCatalog for a file that is no SQLite database, or is one with none of a catalog's tables.
+
+    Story: the setting names the file of another program. PyIceberg would make its tables in there.
+    """
+    try:
+        found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    except sqlite3.DatabaseError as error:
+        if (spoilt := spoilt_by(path, error)) is not None:
+            raise spoilt from error
+        raise
+    names = {str(name) for (name,) in found if not str(name).startswith("sqlite_")}
+    if names and not names & set(SqlCatalogBaseTable.metadata.tables):
+        raise NoCatalog(path, f"is the database of another program ({len(names)} tables, none of a catalog)")
+
+
+def spoilt_by(path: Path | None, error: BaseException) -> NoCatalog | None:
+    """What SQLite's own code says of the catalog's file; None where it says nothing of that."""
+    cause = getattr(error, "orig", None) or error
+    if path is None or not isinstance(cause, sqlite3.DatabaseError):
+        return None
+    what = _SPOILT.get(kind_of(cause))
+    return None if what is None else NoCatalog(path, what)
+
+
+def prepare_sqlite(path: Path) -> None:
+    """WAL lets readers pass a writer, and it is a property of the file, so Spark profits too.
+
+    Story: A and B both read the mode of a new file and want it for themselves to change it. SQLite makes
+    neither wait for the other, it tells B at once that the file is locked; once A is done, B finds the mode
+    as it wants it. The last one to close the file locks others out likewise. How often B is told so depends
+    on how long A is kept from the processor, so it is time that bounds the looks.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    wait_s = busy_s(BUSY_TIMEOUT_S)
+    connection = sqlite3.connect(path, timeout=wait_s)
+    try:
+        _check_ours(path, connection)
+        until_s = SYSTEM_CLOCK.monotonic() + wait_s
+        while True:
+            try:
+                if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+                    connection.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if not_taken(error) is not HELD or SYSTEM_CLOCK.monotonic() >= until_s:
+                    raise
+            SYSTEM_CLOCK.sleep(_LOCKED_PAUSE_S)
+    finally:
+        connection.close()

@@ -12,11 +12,11 @@ import pytest
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.maintenance.maintain import Maintainer
-from pipelines.landing.operations import register
-from pipelines.landing.operations.adopt import plan_adopt
+from pipelines.landing.recovery import register, start_over
 from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
+from pipelines.landing.recovery.adopt import plan_adopt
 from pipelines.landing.run.report import LandingReport
 from pipelines.landing.table.calls import REGISTER
 from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
@@ -349,8 +349,8 @@ def test_a_table_that_is_given_up_begins_anew_in_a_folder_of_its_own(world: Worl
     before = world.files()
 
     with world.client as client:
-        planned = register.plan_start_over(world.lake, world.logstore, client)
-    made = register.start_over(world.lake, planned)
+        planned = start_over.plan_start_over(world.lake, world.logstore, client)
+    made = start_over.start_over(world.lake, planned)
 
     assert made.location() == planned.view.location and made.location().startswith(f"{old}-")
     assert world.land().rows == 50 and before <= world.files()

@@ -18,10 +18,10 @@ from pipelines.landing.commit.operation import execute
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.ledger.values import Deed, Operation
-from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
+from pipelines.landing.recovery.adopt import plan_adopt
 from pipelines.landing.table.lake import Lake
 from tests.integration.dbt_here import PLACE, dbt_here
 from tests.worlds.one_logstore import HOUR0, World, catalog_variables

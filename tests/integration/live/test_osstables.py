@@ -13,8 +13,8 @@ from pipelines.landing.commit.operation import execute
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.ledger.state import facts
 from pipelines.landing.ledger.values import Forgotten
-from pipelines.landing.operations.adopt import plan_adopt
 from pipelines.landing.operations.forget import plan_forget_where
+from pipelines.landing.recovery.adopt import plan_adopt
 from pipelines.landing.spark.session import JARS_VARIABLE, Engine
 from sls_io.values.errors import LedgerBroken
 from tests.backends.jars import jars_of
