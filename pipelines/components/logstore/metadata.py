@@ -248,7 +248,8 @@ def mirror(found: Mirrored | None) -> Metadata:
     """Where the mirror stands, of a logstore that has one."""
     if found is None:
         return {}
-    return {"mirror": dg.MetadataValue.text(str(found)), "mirror lag (s)": _short(found.lag_s)}
+    lag = {"mirror lag (s)": _short(found.lag_s)} if found.shards else {}
+    return {"mirror": dg.MetadataValue.text(str(found)), **lag}
 
 
 def bullets(lines: Iterable[str]) -> dg.MetadataValue:

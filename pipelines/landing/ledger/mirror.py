@@ -41,12 +41,13 @@ WAIT_S = 30.0
 class Mirrored:
     """Where a mirror stands.
 
-    place   the store, for people
-    shards  how many the table has, of those that the service lists; `moved` of them have just been copied
-    behind  how many of them the mirror has not, or not as far
-    lag_s   by how many receive seconds the worst of these is behind
+    place      the store, for people
+    shards     how many the table has, of those that the service lists; 0 where the mirror cannot be read
+    moved      how many of them have just been copied
+    behind     how many of them the mirror has not, or not as far
+    lag_s      by how many receive seconds the worst of these is behind
     raw_bytes  how much all of them are behind together, about; None where nobody can tell
-    trouble why it could not be written or read, "" for no reason
+    trouble    why it could not be written or read, "" for no reason
     """
 
     place: str
@@ -96,6 +97,8 @@ def standing(logstore: Logstore, lake: Lake, client: SlsClient, *, write: bool =
     state = read_state(table)
     ledger = state.ledger(check_origin(state, client.origin(), logstore.table).id)
     frontiers, done = _frontiers(ledger, client), dict[int, Written]()
+    if not frontiers:
+        return Mirrored(logstore.mirror)
     try:
         store = kept_in(logstore.mirror, logstore, client, written=write)
         moves = copy(frontiers, store.read(), {}, forward_only=True, shards=frontiers)

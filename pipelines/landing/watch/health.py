@@ -326,12 +326,13 @@ def _wear(found: Wear, logstore: Logstore) -> Finding:
 
 
 def _mirror(found: Mirrored, logstore: Logstore) -> Finding:
-    """Never an error: the table is the truth, and the next run copies again."""
+    """No error at any lag: the table is the truth, and the next run copies again."""
     late = found.lag_s > _MIRROR_LATE_S
     level = Level.WARN if late or found.trouble else Level.OK
-    numbers: dict[str, float | str] = {"mirror lag s": found.lag_s, "shards behind": found.behind}
-    if found.raw_bytes is not None:
-        numbers["mirror behind MB"] = found.raw_bytes / MB
+    numbers: dict[str, float | str] = {}
+    if found.shards:
+        numbers = {"mirror lag s": found.lag_s, "shards behind": found.behind}
+        numbers |= {} if found.raw_bytes is None else {"mirror behind MB": found.raw_bytes / MB}
     said = f"the mirror, {found}"
     if found.behind and not found.trouble:
         said += f"; by {days(found.lag_s)} at most"

@@ -231,7 +231,7 @@ def _grown(found: Any) -> dict[str, float | None]:
 
 
 def _mirror(found: Any) -> dict[str, float | None]:
-    return {"mirror_lag_seconds": found.lag_s} if isinstance(found, Mirrored) and not found.trouble else {}
+    return {"mirror_lag_seconds": found.lag_s} if isinstance(found, Mirrored) and found.shards else {}
 
 
 _TOLD: Mapping[str, Callable[[Any], dict[str, float | None]]] = {
