@@ -14,7 +14,8 @@ LANDED, ABSENT, LATE = "landed", "absent", "late"
 
 @dataclass
 class Account:
-    """Counters of one run; `problems` is empty and `found` clean when all is well."""
+    """Counters of one run; `problems` is empty and `found` clean when all is well. `struck`: what befell a
+    cluster."""
 
     seed: int
     commit: str
@@ -30,6 +31,7 @@ class Account:
     jumps: int = 0
     bursts: int = 0
     restarts: int = 0
+    struck: int = 0
     lane: str = "in-process"
     settings: str = ""
     cut_landed: int = 0
@@ -65,6 +67,7 @@ class Account:
             "conflicts": self.conflicts,
             "unknown": {f"{truth}: {then}": n for (truth, then), n in sorted(self.unknown.items())},
             "restarts": self.restarts,
+            "struck": self.struck,
             "cut": {"landed": self.cut_landed, "not landed": self.cut_past},
             "lane": self.lane,
             "settings": self.settings,

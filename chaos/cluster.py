@@ -16,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,9 +50,10 @@ DRIVER = {
 
 @dataclass
 class Cluster:
-    """A master and workers below `folder`; `with` starts and ends them."""
+    """A master and workers below `folder`, which have `env`; `with` starts and ends them."""
 
     folder: Path
+    env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     master: str = ""
     daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -124,7 +126,7 @@ class Cluster:
         recovery = f"-Dspark.deploy.recoveryDirectory={self.folder / 'recovery'}"
         # Executors have their worker's environment: that is where their Python and the keys are named.
         env = {
-            **os.environ,
+            **self.env,
             "SPARK_MASTER_OPTS": f"-Dspark.deploy.recoveryMode=FILESYSTEM {recovery}",
             # Workers beat four times in it, so they have to know of it, too.
             "SPARK_DAEMON_JAVA_OPTS": f"-Dspark.worker.timeout={_LOST_S}",

@@ -27,12 +27,18 @@ MISFITS_MAX: Final = 0.01
 """Of the values of a key: more are a second kind of value, and no slips."""
 RARE: Final = 0.01
 """A key that fewer logs have stays in `__rest__`."""
-TIMES: Final = ("timestamp(iso)", "timestamp(iso, UTC)", "timestamp(%d/%b/%Y:%H:%M:%S %z)")
+TIMES: Final = (
+    "timestamp(iso)", "timestamp(iso, UTC)", "timestamp(%d/%b/%Y:%H:%M:%S %z)", "timestamp(%Y/%m/%d %T, UTC)",
+    "timestamp(%y/%m/%d %T, UTC)", "timestamp(%d.%m.%Y %T, UTC)", "timestamp(%d.%m.%Y, UTC)",
+)  # fmt: skip
+"""Where a day comes before its month, points say so: `03/04/2026` may be either."""
 _TIME_KEY: Final = re.compile(r"time|date|(^|_)(ts|at)$", re.IGNORECASE)
 _DIGITS_OF_A_DOUBLE: Final = 15
 """So many digits a double keeps, whatever they are (DBL_DIG)."""
 _EPOCHS: Final = {"timestamp(epoch_s)": (10**9, 10**10), "timestamp(epoch_ms)": (10**12, 10**13)}
 """Numbers of such a size, under a key that speaks of time, count from 1970: 2001 to 2286."""
+_FINE_DIGITS: Final = 15
+"""Of numbers since 1970 that are finer than milliseconds."""
 _NO_NUMBER: Final = re.compile(rb"\+|-?0\d")
 """A number would lose the sign of a telephone number, the zeros of an article's."""
 
@@ -99,6 +105,8 @@ def _of_key(key: str, values: list[bytes], logs: int, names: Sequence[str]) -> S
         best, misfits = "string", {"string": sum(not _is_text(value) for value in values)}
     empty = sum(not value for value in values)
     why = f"{empty:,} are empty" if empty else ""
+    if best == "long" and _TIME_KEY.search(key) and all(len(value) >= _FINE_DIGITS for value in values):
+        why = "micro- or nanoseconds since 1970, if it is a time: a number, since no type reads these"
     if best == "string" and misfits[best] > MISFITS_MAX * len(values):
         why = "not UTF-8: declare it string(ENCODING), such as string(gbk) or string(latin-1)"
     return Suggested(key, best, len(values), misfits[best], why)

@@ -219,6 +219,14 @@ CASES = {
 }
 
 
+UPKEEP = {Operation.MANIFESTS, Operation.REFRESH, Operation.OTHER}
+"""What maintenance does by itself between its steps, and what a later release did."""
+
+
+def test_each_operation_that_a_person_asks_for_keeps_this_contract() -> None:
+    assert {operation.value for operation in Operation if operation not in UPKEEP} <= CASES.keys()
+
+
 def decided(emulator: Emulator, lake: Path) -> World:
     """Two logstores in a table. Of the first one an hour was removed for good; then 40 rows in two landings
     of an hour, one of them with an error, in which 10 of the second one landed, too; then 10 of the hour that

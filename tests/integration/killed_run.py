@@ -3,7 +3,8 @@
     python -m tests.integration.killed_run '{"logstore": ..., "lake": ..., "home": ..., "die_at": "publish"}'
 
 The event is one of `Run`'s: `write.done`, `publish.done`, `checkpoint.done` and the like; `nth` says
-at which of them. `remote` is a Spark Connect server. Without `die_at` it lands, checks and publishes
+at which of them. `remote` is a Spark Connect server, `master` and `conf` those of another
+Spark. Without `die_at` it lands, checks and publishes
 the checkpoints. At `jvm_dies_at` only Spark's JVM is killed. Exit status 2 and one sentence on stderr
 for an error of ours.
 """
@@ -47,7 +48,8 @@ def main(arguments: dict[str, Any]) -> int:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     lake = Lake(arguments["lake"])
-    engine = Engine(lake=lake, remote=arguments.get("remote", ""))
+    where = {name: arguments[name] for name in ("remote", "master", "conf") if name in arguments}
+    engine = Engine(lake=lake, **where)
     try:
         logstore = Logstore.model_validate(arguments["logstore"])
         with (

@@ -390,6 +390,18 @@ def test_a_percent_sign_before_a_letter_is_no_directive() -> None:
     assert cast("timestamp(%Y-%m-%d %%F%%T, UTC)", "2024-01-02 %F%T") == [utc(2024, 1, 2)]
 
 
+def test_a_year_of_two_digits_is_one_from_1969_to_2068() -> None:
+    texts = [f"{year % 100:02}/11/26 01:12:43" for year in range(1969, 2069)]
+    assert cast("timestamp(%y/%m/%d %T, UTC)", *texts, "6/11/26 01:12:43", "1969/11/26 01:12:43") == [
+        *(utc(year, 11, 26, 1, 12, 43) for year in range(1969, 2069)),
+        None,
+        None,
+    ]
+    for form in ("%y %Y-%m-%d", "%m-%d", "%y%y-%m-%d"):
+        with pytest.raises(ConfigError, match="time format"):
+            cast(f"timestamp({form}, UTC)", "")
+
+
 @pytest.mark.parametrize("form", ["%Y%m.%f%d", "%F %H.%f0", "%S%f%F"])
 def test_a_format_that_can_be_read_in_two_ways_is_refused(form: str) -> None:
     with pytest.raises(ConfigError, match="where the fraction ends"):

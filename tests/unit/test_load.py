@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipelines.cli.files.accesslog import KEYS, ODD_EVERY, content_of, generated, parse_request_id
+from pipelines.cli.files.csv_records import parser as csv_parser
 from pipelines.cli.files.lines import Log, combined, epoch_s, json_line, local_time_s, text
 from pipelines.cli.files.log_files import LINE_BYTES_MAX, parse_file, read_lines, recognise
 from pipelines.cli.files.packing import GROUP_BYTES_MAX, LOG_AGE_MAX_S, Counts, Packer, slices
@@ -146,6 +147,12 @@ def test_no_line_is_ever_lost_or_an_error(line: bytes) -> None:
     [
         (1_763_700_000, 1_763_700_000.0),
         (1_763_700_000_123, 1_763_700_000.123),
+        (1_763_700_000_000_000, 1_763_700_000.0),
+        (1_763_700_000_000_000_000, 1_763_700_000.0),
+        ("2025/11/21 04:40:00", 1_763_700_000.0),
+        ("25/11/21 04:40:00", 1_763_700_000.0),
+        ("21.11.2025 04:40:00", 1_763_700_000.0),
+        ("21/11/2025 04:40:00", None),
         ("2025-11-21T04:40:00Z", 1_763_700_000.0),
         ("2025-11-21T05:40:00+01:00", 1_763_700_000.0),
         ("yesterday", None),
@@ -154,9 +161,29 @@ def test_no_line_is_ever_lost_or_an_error(line: bytes) -> None:
         (10**40, None),
     ],
 )
-def test_the_time_of_a_json_line_is_seconds_milliseconds_or_iso(value: object, seconds: float | None) -> None:
+def test_the_time_of_a_json_line_is_a_number_of_1970_or_a_text_that_means_one_moment(
+    value: object, seconds: float | None
+) -> None:
     assert epoch_s(value) == seconds
     assert json_line(json.dumps({"time": value}).encode()).time_s == seconds
+
+
+@pytest.mark.parametrize(
+    ("day", "clock", "seconds"),
+    [
+        ("2025-11-21", "04:40:00", 1_763_700_000.0),
+        ("2025-11-21", "04:40", 1_763_700_000.0),
+        ("2025-11-21", "05:40:00.500+01:00", 1_763_700_000.5),
+        ("2025-11-20", "2025-11-21T04:40:00Z", 1_763_700_000.0),
+        ("", "04:40:00", None),
+        ("yesterday", "04:40:00", None),
+    ],
+)
+def test_a_time_of_day_is_of_the_day_in_the_column_date(day: str, clock: str, seconds: float | None) -> None:
+    record = json_line(json.dumps({"date": day, "time": clock}).encode())
+    assert record.time_s == seconds
+    assert csv_parser(b"date,time", b",")(f"{day},{clock}".encode()).time_s == seconds
+    assert record.odd_time == (seconds is None)
 
 
 def test_a_time_that_does_not_exist_is_no_time() -> None:

@@ -41,6 +41,11 @@ def of(*values: str, key: str = "k") -> Suggested:
         (["2026-11-20"], "date"),
         (["2026-11-20T10:00:00Z", "2026-11-20T10:00:00+08:00"], "timestamp(iso)"),
         (["2026-11-20 10:00:00", "2026-11-20 10:00:01"], "timestamp(iso, UTC)"),
+        (["2026/11/20 10:00:00"], "timestamp(%Y/%m/%d %T, UTC)"),
+        (["26/11/20 10:00:00"], "timestamp(%y/%m/%d %T, UTC)"),
+        (["20.11.2026 10:00:00"], "timestamp(%d.%m.%Y %T, UTC)"),
+        (["20.11.2026"], "timestamp(%d.%m.%Y, UTC)"),
+        (["20/11/2026 10:00:00"], "string"),
         (["17/May/2015:10:05:03 +0000"], "timestamp(%d/%b/%Y:%H:%M:%S %z)"),
         (["", "7"], "string"),
         ([""], "string"),
@@ -52,6 +57,13 @@ def of(*values: str, key: str = "k") -> Suggested:
 def test_a_type_is_the_narrowest_that_loses_nothing(values: list[str], type_name: str) -> None:
     assert of(*values).type == type_name
     assert of(*values).misfits == 0
+
+
+def test_a_number_of_microseconds_stays_one_and_is_told() -> None:
+    found = of("1763700000000000", "1763700000000001", key="ts")
+    assert found.type == "long"
+    assert found.why.startswith("micro- or nanoseconds since 1970")
+    assert not of("1763700000000000", key="serial").why
 
 
 def test_one_slip_in_a_hundred_is_counted_and_two_make_another_kind_of_value() -> None:

@@ -16,6 +16,7 @@ A syslog line is what RFC 3164 and RFC 5424 say, or what a syslog daemon writes 
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
 from typing import NamedTuple
@@ -64,8 +65,12 @@ _YEARS_BACK = 9
 _AHEAD_S = 24 * 3600.0
 """A time without a zone may be that far ahead of UTC, and is not a year old for it."""
 _TIME_KEYS = ("__time__", "time", "timestamp", "@timestamp", "ts")
-_MILLISECONDS_FROM = 1e11
-"""Epoch numbers from here on are milliseconds: as seconds they would be after the year 5000."""
+_EPOCH_UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
+"""(from, a second) of epoch numbers in nano-, micro- and milliseconds: as the next larger unit they would be
+after the year 5000."""
+_DAY_FIRST = ("%Y/%m/%d %H:%M:%S", "%y/%m/%d %H:%M:%S", "%d.%m.%Y %H:%M:%S")
+"""Texts that are no ISO and mean one moment all the same, in UTC."""
+_CLOCK = re.compile(r"\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?")
 
 
 class Log(NamedTuple):
@@ -194,17 +199,23 @@ def local_time_s(value: str) -> float | None:
 
 
 def epoch_s(value: object) -> float | None:
-    """Unix seconds of an epoch number (seconds or milliseconds) or an ISO text, else None."""
+    """Unix seconds of an epoch number (from seconds to nanoseconds), of an ISO text or one of `_DAY_FIRST`,
+    else None."""
     if isinstance(value, str):
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            return None
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        for form in ("", *_DAY_FIRST):
+            with suppress(ValueError):
+                moment = datetime.strptime(value, form) if form else datetime.fromisoformat(value)
+                return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    seconds = value / 1000 if value >= _MILLISECONDS_FROM else float(value)
+    seconds = value / next((second for least, second in _EPOCH_UNITS if value >= least), 1.0)
     return seconds if 0 <= seconds < 2**32 else None
+
+
+def _on_its_day(value: str, day: object) -> str:
+    """A time of day with the day that stands in a column of its own, `date`, as an ISO text; else `value`."""
+    return f"{day}T{value}" if isinstance(day, str) and _CLOCK.fullmatch(value) else value
 
 
 class _Number(str):
@@ -256,16 +267,18 @@ def _encodable(key: str) -> str:
 def _json_time_s(value: Mapping[str, object]) -> tuple[float | None, bool]:
     """The time of the log, and whether one is there that cannot be read."""
     found = next((value[key] for key in _TIME_KEYS if key in value), None)
+    if isinstance(found, str) and not isinstance(found, _Number):
+        found = _on_its_day(found, value.get("date"))
     time_s = epoch_s(float(found) if isinstance(found, _Number) else found)
     return time_s, time_s is None and found is not None and found != ""
 
 
 def written_time_s(values: Mapping[str, bytes]) -> tuple[float | None, bool]:
-    """The time of a log whose values are all text: epoch numbers and ISO texts under the usual keys; and
+    """The time of a log whose values are all text: epoch numbers and times as texts under the usual keys; and
     whether one is there that cannot be read."""
     found = next((values[key] for key in _TIME_KEYS if key in values), b"").decode("utf-8", "replace").strip()
     try:
         time_s = epoch_s(float(found))
     except ValueError:
-        time_s = epoch_s(found)
+        time_s = epoch_s(_on_its_day(found, values.get("date", b"").decode("utf-8", "replace").strip()))
     return time_s, time_s is None and found != ""

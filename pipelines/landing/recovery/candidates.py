@@ -55,6 +55,7 @@ class Candidate:
 
 
 def entry_of(lake: Lake, name: str) -> CatalogEntry:
+    """What the catalog says of the table. Raises as `Lake.catalog` does."""
     try:
         table = lake.load(name)
     except LedgerBroken:
@@ -157,6 +158,7 @@ def _none(name: str, known: CatalogEntry, metadata: str) -> str:
 
 
 def table_of(lake: Lake, name: str, candidate: Candidate) -> Table:
+    """The table as the candidate has it, whatever the catalog says."""
     namespace, _, last = name.rpartition(".")
     return Table(
         identifier=(namespace, last),
@@ -168,6 +170,7 @@ def table_of(lake: Lake, name: str, candidate: Candidate) -> Table:
 
 
 def catalog_changed(name: str) -> LandingConflict:
+    """The error of who decided on what the catalog does not say any more."""
     return LandingConflict(
         f"the catalog says something else of {name} by now, so nothing was changed; look again "
         "without --execute"
@@ -175,6 +178,7 @@ def catalog_changed(name: str) -> LandingConflict:
 
 
 def loaded(lake: Lake, name: str) -> Table:
+    """The table that the catalog has now. Raises LandingConflict where it has none."""
     table = lake.load(name)
     if table is None:
         raise LandingConflict(f"the catalog ({lake.place}) has no table {name} any more")

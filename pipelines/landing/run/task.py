@@ -12,6 +12,7 @@ each are written apart from others. A file holds rows of one window; a retried t
 import contextlib
 import json
 import os
+import platform
 import resource
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,6 +48,7 @@ from sls_io.planning.values import PlannedWindow
 from sls_io.values.claim import SUM_MODULUS
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import (
+    ConfigError,
     CursorExpired,
     ServiceError,
     ShardGone,
@@ -141,17 +143,29 @@ class FileRow:
 
 
 def task_of(
-    job: WriteJob, clock: Clock = SYSTEM_CLOCK, tally: str = ""
+    job: WriteJob, clock: Clock = SYSTEM_CLOCK, tally: str = "", *, elsewhere: bool = False
 ) -> Callable[[Iterable[int]], Iterator[str]]:
-    """What Spark carries to a worker and calls with the numbers of chains: gives one line a file."""
+    """What Spark carries to a worker and calls with the numbers of chains: gives one line a file.
+
+    `elsewhere`: the worker has an environment of its own. What is not set is then not set there, and the
+    error names the machine.
+    """
 
     def run(chains: Iterable[int]) -> Iterator[str]:
         # A worker of somebody's cluster has its own umask, and a warehouse may be a folder that all mount.
         keep_others_out()
         json_log.speak()
-        for chain in chains:
-            for row in write_chain(job, job.chains[chain], clock=clock, tally=tally):
-                yield json.dumps(asdict(row))
+        try:
+            for chain in chains:
+                for row in write_chain(job, job.chains[chain], clock=clock, tally=tally):
+                    yield json.dumps(asdict(row))
+        except ConfigError as error:
+            if not elsewhere:
+                raise
+            raise ConfigError(
+                f"{error}, for the executors on {platform.node()}, where a task ran: each has what was set "
+                "where its worker or server was started, and not what is set here"
+            ) from error
 
     return run
 

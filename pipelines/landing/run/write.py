@@ -108,7 +108,8 @@ def write_windows(engine: Engine, job: WriteJob, *, tag: str) -> list[WrittenWin
     """Run the job on Spark: each of its windows as it ended. `tag` cancels it (`Engine.cancel`)."""
     engine.ready()
     try:
-        lines = engine.run(len(job.chains), task_of(job, engine.task_clock, engine.tally), tag=tag)
+        task = task_of(job, engine.task_clock, engine.tally, elsewhere=engine.elsewhere)
+        lines = engine.run(len(job.chains), task, tag=tag)
     except SlsError:
         raise
     except Exception as error:

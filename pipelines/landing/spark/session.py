@@ -101,6 +101,12 @@ class Engine:
         return self._context is not None or self._session is not None
 
     @property
+    def elsewhere(self) -> bool:
+        """Whether tasks run in processes that have an environment of their own: those of a server or a
+        cluster, which have neither our variables nor our files."""
+        return bool(self.remote) or not self.master.startswith("local")
+
+    @property
     def begun(self) -> bool:
         """Whether Spark is there, or on its way."""
         return self._begun or self.started

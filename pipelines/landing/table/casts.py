@@ -20,7 +20,8 @@ gives the same answers as the slow one. A text fits when it is, from its first c
                     Z, z, +HH, +HHMM, +HH:MM. No offset without a time: 2024-01-02-08 may mean eight
                     o'clock
     timestamp(...)  what the format says, each directive with all its digits: %Y four, %m %d %H %M %S
-                    two; %b jan to dec in any case; %f a fraction; %z Z, +HHMM, +HH:MM
+                    two; %y two, 1969 to 2068 (as POSIX strptime); %b jan to dec in any case; %f a
+                    fraction; %z Z, +HHMM, +HH:MM
     epoch_s, _ms    -?D, then if there a point and a fraction
 
 D is one or more of the ten ASCII digits, leading zeros are free. No digit of another script, no
@@ -142,7 +143,7 @@ class Decimal(Cast):
         return pa.decimal128(self.precision, self.scale)
 
     def _quickly(self, text: pa.Array) -> pa.Array | None:
-        plain = _longest(text) <= 38 - self.scale and _only(text, b"-.0123456789")
+        plain = _lengths(text).max(initial=0) <= 38 - self.scale and _only(text, b"-.0123456789")
         return text.cast(self.type) if plain else None
 
     def _exactly(self, text: pa.Array) -> pa.Array:
@@ -249,12 +250,12 @@ class UnixTime(Cast):
         return _moments(moments, _flags(parts.is_valid()))
 
 
-INT, LONG = Whole(pa.int32()), Whole(pa.int64())
+INT, LONG, DATE = Whole(pa.int32()), Whole(pa.int64()), Date()
 FLOAT, DOUBLE = Floating(pa.float32()), Floating(pa.float64())
-DATE = Date()
 
 _DIRECTIVES = {
     "Y": r"(?P<year>[0-9]{4})",
+    "y": r"(?P<short_year>[0-9]{2})",
     "m": r"(?P<month>[0-9]{2})",
     "b": "(?P<month_name>" + "|".join("".join(f"[{c}{c.upper()}]" for c in m) for m in MONTHS) + ")",
     "d": r"(?P<day>[0-9]{2})",
@@ -268,7 +269,7 @@ _DIRECTIVES = {
 """Letters are written out: (?i:sep) also takes U+017F, which folds into an s."""
 
 _SHORT = {"F": "%Y-%m-%d", "T": "%H:%M:%S"}
-_BEGINS_WITH_DIGIT = re.compile(r"%[YmdHMSFTf]|[0-9]")
+_BEGINS_WITH_DIGIT = re.compile(r"%[YymdHMSFTf]|[0-9]")
 _DAY = r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
 _ISO = (
     rf"{_DAY}(?:[Tt ](?P<hour>[0-9]{{2}}):(?P<minute>[0-9]{{2}})"
@@ -301,8 +302,8 @@ class Timestamp(Cast):
         if format_text == "iso":
             return Timestamp(f"^{_ISO}$", zone)
         pattern, used = _compiled(format_text)
-        if not {"Y", "d"} <= used or len({"m", "b"} & used) != 1:
-            raise ConfigError(f"time format {format_text!r}: needs %Y, %d and one of %m, %b")
+        if "d" not in used or any(len(one & used) != 1 for one in ({"Y", "y"}, {"m", "b"})):
+            raise ConfigError(f"time format {format_text!r}: needs %d, one of %Y, %y and one of %m, %b")
         if ("z" in used) == bool(zone):
             cure = "remove the zone, every value has its own" if zone else "add a zone, such as ', UTC'"
             raise ConfigError(f"time format {format_text!r}: {cure}")
@@ -335,7 +336,7 @@ def _compiled(format_text: str) -> tuple[str, set[str]]:
         if directive not in _DIRECTIVES or directive in used:
             raise ConfigError(
                 f"time format {format_text!r}: %{directive} is unknown or there twice; "
-                "use each of %Y %m %b %d %H %M %S %f %z %F %T at most once, and %% for a percent sign"
+                "use each of %Y %y %m %b %d %H %M %S %f %z %F %T at most once, and %% for a percent sign"
             )
         if directive == "f" and _BEGINS_WITH_DIGIT.match(whole, match.end()):
             raise ConfigError(
@@ -395,11 +396,14 @@ class _Parts:
     def _number(self, name: str) -> Ints:
         if name not in self._names:
             return np.zeros(len(self.parts), dtype=np.int64)
-        return _number(_or_zero(self.parts.field(name)))
+        return _number(self.parts.field(name))
 
     def local_us(self) -> tuple[Ints, Flags]:
         """(microseconds from 1970-01-01 00:00 on the same wall clock, whether such a time exists)."""
         year, month, day = self._number("year"), self._number("month"), self._number("day")
+        if "short_year" in self._names:
+            year = self._number("short_year")
+            year = year + np.where(year < 69, 2000, 1900)
         if "month_name" in self._names:
             lower = pc.ascii_lower(self.parts.field("month_name"))
             index = pc.index_in(lower, pa.array(MONTHS, pa.string()))
@@ -475,10 +479,6 @@ def _lengths(text: pa.Array) -> Ints:
     """Bytes of each text; an array with nulls has any number there."""
     lengths: Ints = np.diff(_offsets_of(text))
     return lengths
-
-
-def _longest(text: pa.Array) -> int:
-    return int(_lengths(text).max(initial=0))
 
 
 def _offsets_of(text: pa.Array) -> NDArray[np.int32]:

@@ -12,10 +12,10 @@ import pytest
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.maintenance.maintain import Maintainer
-from pipelines.landing.recovery import register, start_over
 from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
+from pipelines.landing.recovery import register, start_over
 from pipelines.landing.recovery.adopt import plan_adopt
 from pipelines.landing.run.report import LandingReport
 from pipelines.landing.table.calls import REGISTER
