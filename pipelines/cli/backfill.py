@@ -58,7 +58,7 @@ from sls_io.wire.client import SlsClient
     type=click.Choice(["fill", "replace", "errors", "rest"]),
     default="fill",
     show_default=True,
-    help="fill what is missing; replace whole hours in one commit; read rows with errors again; or fill "
+    help="fill what is missing; replace hours in one commit; read rows with errors again; or fill "
     "columns that were declared later from __rest__, and take out what is drop or hash by now.",
 )
 @click.option("--local", is_flag=True, help="Land here, without Dagster.")

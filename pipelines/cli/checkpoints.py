@@ -117,7 +117,7 @@ def set_(output: Output, *, name: str | None, **options: Any) -> None:
     """Copy positions. WHERE is ledger, group[:NAME], file:PATH, csv:PATH, sql:ADDRESS or sql:env:VARIABLE.
 
     --from also takes earliest, latest, a time, -6h (before now) and shift:-30m (by receive time, from where
-    the target is). --to also takes the table: back lands whole receive hours again, with all shards, in one
+    the target is). --to also takes the table: back lands receive hours again, with all shards, in one
     commit and in this process, and the group follows; forward leaves what lies between owed. With
     --forward-only no hour is landed again, and readers need not end.
 

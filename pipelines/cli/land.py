@@ -66,7 +66,9 @@ def land(output: Output, *, name: str | None) -> None:
     show(output, report, verdict, checkpoints)
     if verdict.ok:
         tell_dagster(output, logstore, report)
-    facts = Vitals(reconciled=verdict.problems, runway=TimeLeft(None, report.gaps))
+    facts = Vitals(reconciled=verdict.problems, runway=TimeLeft(None, report.gaps), mirror=run.mirrored)
+    if run.mirrored is not None:
+        output.say(f"{'[red]mirror[/]' if run.mirrored.trouble else 'mirror'}: {escape(str(run.mirrored))}")
     output.result(
         {
             **asdict(report),
@@ -74,6 +76,7 @@ def land(output: Output, *, name: str | None) -> None:
             "problems": list(verdict.problems),
             "notes": [*notes, *filter(None, [report.came_to_nothing])],
             "checkpoints": [asdict(point) for point in checkpoints],
+            "mirror": asdict(run.mirrored) if run.mirrored is not None else None,
         }
     )
     if report.undone or not verdict.ok:

@@ -1,28 +1,21 @@
 """Checkpoint stores as words of the command line, and times, spans and shards as options."""
 
-import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import click
-from pydantic import ValidationError
 from rich.markup import escape
 
 from pipelines.cli.cursor_file import CursorFile, cursor_of
+from pipelines.landing.coordinators import GROUP_NAME, KEPT_IN, kept_in
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table import calls
 from sls_io.checkpoints import policy
-from sls_io.checkpoints.group import GroupCheckpoints
-from sls_io.checkpoints.local_file import LocalFile
-from sls_io.checkpoints.sql_table import SqlTable
 from sls_io.checkpoints.store import CheckpointStore, Fate, Written
-from sls_io.coordination.database import parsed, secrets_of
-from sls_io.values.cures import Call, Do
 from sls_io.values.errors import ConfigError, printable
 from sls_io.values.moments import TooLate, unix_s
-from sls_io.values.settings import Group
+from sls_io.values.settings import is_group_name
 from sls_io.wire.client import SlsClient
 
 STORES = "group[:NAME], file:PATH, csv:PATH, sql:ADDRESS or sql:env:VARIABLE"
@@ -59,56 +52,11 @@ def store_of(
     Raises ConfigError for other words, and for a password on the command line.
     """
     kind, _, rest = where.partition(":")
-    name = reader or logstore.group.name
-    if kind == "group":
-        if _beside_leases(logstore, rest or name):
-            raise ConfigError(
-                f"runs of {logstore.name} keep their checkpoints beside leases, not in a consumer group",
-                cures=(
-                    calls.DESCRIBE.plus(does="shows them"),
-                    calls.PUBLISH.plus(does="publishes them"),
-                    Do("name another group or store"),
-                ),
-            )
-        return GroupCheckpoints(client, GroupName().convert(rest or name, None, None), forced=written)
     if kind == "csv" and rest:
         return CursorFile(Path(rest).expanduser(), new=written)
-    if kind == "file" and rest:
-        path, of = Path(rest).expanduser(), client.origin().id
-        return LocalFile(path, of=of, reader=name, filled_by=_filled_by(logstore, where, name))
-    if kind == "sql" and rest:
-        address, of = _address(rest), client.origin().id
-        return SqlTable(address, of=of, reader=name, filled_by=_filled_by(logstore, where, name))
-    raise ConfigError(f"no checkpoint store {printable(kind)!r}: {WHERE}")
-
-
-def _beside_leases(logstore: Logstore, group: str) -> bool:
-    """Whether the logstore's runs keep the checkpoints of this group in a database, not in the service."""
-    return logstore.coordinator.leases and group == logstore.group.name
-
-
-def _filled_by(logstore: Logstore, where: str, reader: str) -> str:
-    """The call that fills a new store in the place of one that is lost, from the consumer group of its
-    reader; "" where that is none. `where` as it was typed: `_address` has refused one with a password."""
-    if _beside_leases(logstore, reader) or not is_group_name(reader):
-        return ""
-    named = ("--from", f"group:{reader}", "--to", where, "--reader", reader, "--forward-only")
-    return calls.shown(Call(("checkpoints", "set", *named)))
-
-
-def _address(text: str) -> str:
-    """An address of a database. A password in it would stand in the list of processes and in histories."""
-    kind, _, name = text.partition(":")
-    if kind == "env":
-        if not os.environ.get(name):
-            raise ConfigError(f"the environment variable {printable(name)} is not set: it names the database")
-        return os.environ[name]
-    if secrets_of(parsed(text)):
-        raise ConfigError(
-            "a password on a command line is seen by everybody on this machine: put the address into an "
-            "environment variable, and write sql:env:ITS_NAME"
-        )
-    return text
+    if kind not in KEPT_IN or not (rest or kind == "group"):
+        raise ConfigError(f"no checkpoint store {printable(kind)!r}: {WHERE}")
+    return kept_in(where, logstore, client, reader=reader, written=written)
 
 
 def reader_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -126,15 +74,6 @@ def check_reader(reader: str | None, *places: str) -> None:
         raise click.UsageError("--reader is for a file and a database: a group has one reader, itself")
 
 
-def is_group_name(text: str) -> bool:
-    """Whether the service takes it as the name of a consumer group."""
-    try:
-        Group(name=text)
-    except ValidationError:
-        return False
-    return True
-
-
 class GroupName(click.ParamType[str]):
     """The name of a consumer group."""
 
@@ -144,7 +83,7 @@ class GroupName(click.ParamType[str]):
         """The name as it is."""
         if is_group_name(str(value)):
             return str(value)
-        self.fail("a group's name: letters, digits, '_', '-', '.', at most 128", param, ctx)
+        self.fail(GROUP_NAME, param, ctx)
 
 
 class Shards(click.ParamType[frozenset[int]]):

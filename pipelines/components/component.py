@@ -14,10 +14,10 @@ from pipelines.components.logstore.assets import (
     origin_spec,
 )
 from pipelines.components.logstore.health import (
-    OF_LOGSTORE,
     OF_TABLE,
     check_key,
     health_checks,
+    kinds_of,
 )
 from pipelines.components.logstore.jobs import among_own_assets, jobs_of
 from pipelines.components.logstore.maintenance import maintenance_job, maintenance_schedule
@@ -94,7 +94,7 @@ class SlsLogstore(dg.Component):
         use(context.project_root)
         logstore, unset, bronze = self.logstore, self.unset, bronze_key(self.logstore)
         origin, hours = origin_key(logstore), hours_of(logstore)
-        shown = [check_key(logstore, kind) for kind in (*OF_TABLE, *OF_LOGSTORE)]
+        shown = [check_key(logstore, kind) for kind in (*OF_TABLE, *kinds_of(logstore))]
         prune = prune_op(logstore, [bronze, checkpoint_key(logstore)], shown)
         maintenance = maintenance_job(logstore, bronze, prune)
         parts: dict[str, Any] = {

@@ -1,5 +1,11 @@
 """How a logstore's shards are held, and where its checkpoints are, as its settings `shards` and `coordinator`
-say.
+say; and the places that keep positions of others, as words: in the setting `mirror`, and where somebody types
+them.
+
+    group[:NAME]       a consumer group of the service, the logstore's own unless it is said
+    file:PATH          a document on this machine
+    sql:ADDRESS        a table in a database, without a password
+    sql:env:VARIABLE   the same, at the address in an environment variable
 
 Whoever names its `shards` holds them by declaration: it joins nobody, and keeps no checkpoint but the table.
 Its group, or its database of leases, is where it looks first whether somebody else holds one of them.
@@ -9,21 +15,30 @@ import os
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table import calls
+from sls_io.checkpoints.group import GroupCheckpoints
+from sls_io.checkpoints.local_file import LocalFile
+from sls_io.checkpoints.store import CheckpointStore
 from sls_io.coordination.lease import ConsumerState
 from sls_io.coordination.server_group import ServerGroup
 from sls_io.coordination.static import Static
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
-from sls_io.values.cures import Do
-from sls_io.values.errors import ClaimLost, ConfigError, ServiceError
+from sls_io.values.cures import Call, Do
+from sls_io.values.errors import ClaimLost, ConfigError, ServiceError, printable
+from sls_io.values.settings import is_group_name
 from sls_io.wire.client import GroupCheckpoint, SlsClient
 
 if TYPE_CHECKING:
     from sls_io.coordination.sql_lease import SqlLease
 
 NO_GROUP_CODE = "ConsumerGroupNotExist"
+KEPT_IN = ("group", "file", "sql")
+"""Kinds of places that keep positions."""
+GROUP_NAME = "a group's name: letters, digits, '_', '-', '.', at most 128"
 _FILE = "sqlite:////"
 
 
@@ -158,3 +173,74 @@ def _address(logstore: Logstore) -> str:
             "has a folder of its own"
         )
     return address
+
+
+# --- places that keep positions
+
+
+def kept_in(
+    where: str, logstore: Logstore, client: SlsClient, *, reader: str | None = None, written: bool = False
+) -> CheckpointStore:
+    """The store that `where` names. `reader` is the group's name unless it is said; `written`: something is
+    copied to it.
+
+    Raises ConfigError for what names none, and for a password in the words.
+    """
+    kind, _, rest = where.partition(":")
+    name = reader or logstore.group.name
+    if kind == "group":
+        return _group(rest or name, logstore, client, written=written)
+    of, filled_by = client.origin().id, _filled_by(logstore, where, name)
+    if kind == "file" and rest:
+        return LocalFile(Path(rest).expanduser(), of=of, reader=name, filled_by=filled_by)
+    if kind == "sql" and rest:
+        from sls_io.checkpoints.sql_table import SqlTable
+
+        return SqlTable(_database(rest), of=of, reader=name, filled_by=filled_by)
+    raise ConfigError(f"no place that keeps positions: {printable(kind)!r}")
+
+
+def _group(name: str, logstore: Logstore, client: SlsClient, *, written: bool) -> CheckpointStore:
+    if _beside_leases(logstore, name):
+        raise ConfigError(
+            f"runs of {logstore.name} keep their checkpoints beside leases, not in a consumer group",
+            cures=(
+                calls.DESCRIBE.plus(does="shows them"),
+                calls.PUBLISH.plus(does="publishes them"),
+                Do("name another group or store"),
+            ),
+        )
+    if not is_group_name(name):
+        raise ConfigError(GROUP_NAME)
+    return GroupCheckpoints(client, name, forced=written)
+
+
+def _beside_leases(logstore: Logstore, group: str) -> bool:
+    """Whether the logstore's runs keep the checkpoints of this group in a database, not in the service."""
+    return logstore.coordinator.leases and group == logstore.group.name
+
+
+def _filled_by(logstore: Logstore, where: str, reader: str) -> str:
+    """The call that fills a new store in the place of one that is lost, from the consumer group of its
+    reader; "" where that is none. `where` as it was typed: `_database` has refused one with a password."""
+    if _beside_leases(logstore, reader) or not is_group_name(reader):
+        return ""
+    named = ("--from", f"group:{reader}", "--to", where, "--reader", reader, "--forward-only")
+    return calls.shown(Call(("checkpoints", "set", *named)))
+
+
+def _database(text: str) -> str:
+    """An address of a database. A password in it would stand in the list of processes and in histories."""
+    from sls_io.coordination.database import parsed, secrets_of
+
+    kind, _, name = text.partition(":")
+    if kind == "env":
+        if not os.environ.get(name):
+            raise ConfigError(f"the environment variable {printable(name)} is not set: it names the database")
+        return os.environ[name]
+    if secrets_of(parsed(text)):
+        raise ConfigError(
+            "a password on a command line is seen by everybody on this machine: put the address into an "
+            "environment variable, and write sql:env:ITS_NAME"
+        )
+    return text

@@ -18,7 +18,15 @@ from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.names import WrongColumn, check_names
 from sls_io.values.errors import ConfigError, printable
 from sls_io.values.moments import END_S, TooLate, unix_s
-from sls_io.values.settings import Budget, Coordination, Group, Service, Settings
+from sls_io.values.settings import (
+    Budget,
+    Coordination,
+    Group,
+    Service,
+    Settings,
+    is_group_name,
+    without_secret,
+)
 from sls_io.values.window import HOUR_S
 
 _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,127}\.[a-z_][a-z0-9_]{0,127}")
@@ -58,6 +66,8 @@ class Logstore(Settings):
     forget_after_days  rows received longer ago than this leave at each maintenance, for good; 0: none do
     health     when a finding is a warning, and when an error (see bounds.py)
     sensors    which of them run with the code that is deployed; the others until somebody turns them on
+    mirror     where live runs keep the table's positions a second time (see mirror.py): `file:PATH`,
+               `sql:ADDRESS`, `sql:env:VARIABLE` or `group:NAME`
     """
 
     service: Service
@@ -80,6 +90,7 @@ class Logstore(Settings):
     coordinator: Coordination = Coordination()
     splits_per_hour: Annotated[int, Field(ge=1, le=60)] = 1
     sensors: frozenset[Sensor] = frozenset()
+    mirror: str = ""
     _option: str | None = PrivateAttr(default=None)
 
     @model_validator(mode="before")
@@ -201,6 +212,26 @@ class Logstore(Settings):
                 "reset: one of earliest, latest, group, none, a time such as 2026-11-20T08:00:00 (UTC where "
                 "it names no zone), or a duration such as 6h"
             ) from None
+        return value
+
+    @field_validator("mirror")
+    @classmethod
+    def _mirror_is_a_place(cls, value: str, info: ValidationInfo) -> str:
+        kind, _, rest = value.partition(":")
+        if kind == "sql" and rest:
+            without_secret("mirror", rest)
+        elif kind == "file" and rest:
+            # Each process has a folder of its own.
+            if not Path(rest).expanduser().is_absolute():
+                raise ValueError("mirror: name the file from the root on, file:/PATH")
+        elif kind == "group" and rest:
+            if not is_group_name(rest):
+                raise ValueError("mirror: group names: letters, digits, '_', '-', '.', at most 128")
+            own = info.data.get("group")
+            if own is not None and rest == own.name:
+                raise ValueError("mirror: that is the group of the table itself, which each run publishes to")
+        elif value:
+            raise ValueError("mirror: one of file:/PATH, sql:ADDRESS, sql:env:VARIABLE, group:NAME")
         return value
 
     @property

@@ -3,7 +3,8 @@
     service     as of a logstore, without `logstore`
     logstores   patterns of names, such as `nginx-*`; one, or a list
     exclude     patterns of those that are left out
-    defaults    what every one of them has; `table` may hold {logstore}, the name as a table can be called
+    defaults    what every one of them has; `table` and `mirror` may hold {logstore}, the name as a table can
+                be called
     overrides   name of a logstore -> what differs for it
     sensors     `[logstores]`: the sensor that refreshes the list runs with the code that is deployed
 
@@ -34,6 +35,7 @@ from sls_io.values.settings import Settings
 
 KEPT = "logstores.json"
 TABLE = "bronze.{logstore}"
+_NAMED = frozenset({"table", "mirror"})
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]")
 _START = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]{2}:00")
 _REFRESH = Call(("logstores", "--refresh"), harmless=True, does="finds new ones")
@@ -79,7 +81,8 @@ class ProjectAttributes(Settings):
     def of(self, name: str, start: str) -> dict[str, Any]:
         """The attributes of one logstore, templates not filled in."""
         found = {"start": start, "table": TABLE, **self.defaults, **self.overrides.get(name, {})}
-        found["table"] = str(found["table"]).replace("{logstore}", name.replace("-", "_"))
+        for key in _NAMED & found.keys():
+            found[key] = str(found[key]).replace("{logstore}", name.replace("-", "_"))
         return {"service": {**self.service, "logstore": name}, **found}
 
 

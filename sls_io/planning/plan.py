@@ -182,6 +182,24 @@ def since_start(surveys: Mapping[int, Survey], ledger: Ledger, shards: Iterable[
     }
 
 
+def only(surveys: Mapping[int, Survey], cursors: Mapping[int, IntervalSet]) -> Mapping[int, Survey]:
+    """The surveys with these cursors of each shard and nothing else.
+
+    Worked example: the span [500, 640) and the cursors {[0, 550), [600, 610)}: [500, 550) and [600, 610).
+    """
+    return {
+        shard: replace(
+            survey,
+            spans=tuple(
+                replace(span, begin=Cursor(begin), end=Cursor(end))
+                for span in survey.spans
+                for begin, end in cursors.get(shard, IntervalSet()).within(span.begin, span.end)
+            ),
+        )
+        for shard, survey in surveys.items()
+    }
+
+
 def since_start_in(surveys: Mapping[int, Survey], ledger: Ledger, hours: IntervalSet) -> Mapping[int, Survey]:
     """The surveys with nothing of these receive hours (since 1970) from before a shard's start.
 

@@ -243,6 +243,11 @@ class Service(Settings):
         return found["region"] if found else ""
 
 
+def is_group_name(text: str) -> bool:
+    """Whether the service takes it as the name of a consumer group."""
+    return _GROUP.fullmatch(text) is not None
+
+
 class Group(Settings):
     """A consumer group and its timing.
 
@@ -261,7 +266,7 @@ class Group(Settings):
     @field_validator("name", "holder")
     @classmethod
     def _is_a_name(cls, value: str) -> str:
-        if not _GROUP.fullmatch(value):
+        if not is_group_name(value):
             raise ValueError("group and holder names: letters, digits, '_', '-', '.', at most 128")
         return value
 
@@ -271,6 +276,31 @@ class Group(Settings):
         if self.heartbeat_s * 3 > self.timeout_s:
             raise ValueError("group.heartbeat_s: at most a third of group.timeout_s")
         return self
+
+
+def without_secret(setting: str, address: str) -> str:
+    """An address of a database, or `env:VARIABLE`. Raises ValueError, with the setting's name.
+
+    By its form, since nobody can tell a password by its looks: `user:...@` and options behind a `?` are
+    refused, and `env:VARIABLE` is the way for both.
+    """
+    if address.startswith(_IN_ENVIRONMENT):
+        if not _VARIABLE.fullmatch(address.removeprefix(_IN_ENVIRONMENT)):
+            raise ValueError(f"{setting}: after {_IN_ENVIRONMENT} goes a variable's name, not its content")
+        return address
+    text = address.lower()
+    if "@" in text.partition("://")[2] and ":" in text.partition("://")[2].rpartition("@")[0]:
+        raise ValueError(
+            f"{setting}: has a password in it; put the address into an environment variable, and name that "
+            f"one, {_IN_ENVIRONMENT}VARIABLE"
+        )
+    if "://" not in address:
+        raise ValueError(f"{setting}: expected KIND://USER@HOST/DATABASE, sqlite:////FILE or env:VARIABLE")
+    if "?" in address:
+        raise ValueError(f"{setting}: options may be secrets; use {_IN_ENVIRONMENT}VARIABLE")
+    if text.startswith("sqlite:") and not text.startswith("sqlite:////"):
+        raise ValueError(f"{setting}: name the file from the root on, sqlite:////FILE")
+    return address
 
 
 class Coordination(Settings):
@@ -288,25 +318,7 @@ class Coordination(Settings):
     @field_validator("database")
     @classmethod
     def _address_has_no_secret(cls, value: str) -> str:
-        """By its form, since nobody can tell a password by its looks: `user:...@` and options behind a `?`
-        are refused, and `env:VARIABLE` is the way for both."""
-        if value.startswith(_IN_ENVIRONMENT):
-            if not _VARIABLE.fullmatch(value.removeprefix(_IN_ENVIRONMENT)):
-                raise ValueError(f"database: after {_IN_ENVIRONMENT} goes a variable's name, not its content")
-            return value
-        text = value.lower()
-        if "@" in text.partition("://")[2] and ":" in text.partition("://")[2].rpartition("@")[0]:
-            raise ValueError(
-                "database: has a password in it; put the address into an environment variable, and name that "
-                f"one, {_IN_ENVIRONMENT}VARIABLE"
-            )
-        if value and "://" not in value:
-            raise ValueError("database: expected KIND://USER@HOST/DATABASE, sqlite:////FILE or env:VARIABLE")
-        if "?" in value:
-            raise ValueError(f"database: options may be secrets; use {_IN_ENVIRONMENT}VARIABLE")
-        if text.startswith("sqlite:") and not text.startswith("sqlite:////"):
-            raise ValueError("database: name the file from the root on, sqlite:////FILE")
-        return value
+        return without_secret("database", value) if value else value
 
     @field_validator("assignor")
     @classmethod

@@ -232,7 +232,7 @@ def moved_back(world: World) -> None:
 
 
 LOSSES: list[tuple[Callable[[World], None], str, str]] = [
-    (newest_unfinished, "file is gone", "table rollback"),
+    (newest_unfinished, "file is gone", "backfill --mode replace"),
     (several, "file is gone", "backfill --mode replace"),
     (several_and_the_newest_unfinished, "file is gone", "backfill --mode replace"),
     (another_hours, "overwritten by another one", "backfill --mode replace"),

@@ -189,6 +189,9 @@ CASES = {
     "replace": Case(
         lambda w, s, c: plan_replace(w.lake, s, c, range(hour(w), hour(w) + 1)), work=True, repeats=True
     ),
+    "replace-so-far": Case(
+        lambda w, s, c: plan_replace(w.lake, s, c, range(hour(w) + 1, hour(w) + 2)), work=True, repeats=True
+    ),
     "compact": Case(compact_one, same_rows=True, work=True, files=True),
     "abort": Case(
         lambda w, s, c: plan_abort(w.lake, s, staged(w)), before=on_its_way, same_rows=True, stops=True

@@ -286,7 +286,7 @@ def test_a_reset_of_a_group_that_feeds_a_table_moves_the_table(
         assert copied["code"] == EXIT_USAGE and "feeds the table" in copied["error"]
     reset = copy_to("table", "earliest")
     dry = command(*reset)
-    assert ({s["way"] for s in dry["shards"]}, dry["again"]["rows"]) == ({"again"}, 10)
+    assert ({s["way"] for s in dry["shards"]}, dry["again"]["rows"]) == ({"again"}, 20)
     assert set(started.published()) == files and started.checkpoints() == frontiers
     done = separately(*reset, "--execute", "--logstore", str(tmp_path / "defs.yaml"))
     assert {s["outcome"] for s in done["shards"]} == {"unchanged"}

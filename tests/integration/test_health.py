@@ -11,8 +11,8 @@ import pytest
 from dagster._core.test_utils import create_run_for_test
 
 from pipelines.components import SlsLogstore
-from pipelines.components.logstore.assets import origin_key
-from pipelines.components.logstore.health import OF_LOGSTORE, check_key
+from pipelines.components.logstore.assets import checkpoint_key, origin_key
+from pipelines.components.logstore.health import OF_LOGSTORE, check_key, last_told
 from pipelines.components.logstore.maintenance import MAINTAINS_TAG
 from pipelines.components.logstore.sensors.health import health_sensor
 from pipelines.landing.commit.operation import execute
@@ -117,6 +117,32 @@ def test_a_cursor_of_somebody_else_is_no_memory(make_site: MakeSite) -> None:
     for cursor in ("junk", "[1]", '{"lag": "ok"}', '{"levels": 3}'):
         site.cursors["health"] = cursor
         assert len(told(site.tick("health"))) == len(OF_LOGSTORE)
+
+
+def test_a_mirror_has_a_check_of_its_own_and_stands_with_the_checkpoint_of_each_run(
+    make_site: MakeSite, tmp_path: Path
+) -> None:
+    (tmp_path / "folder").mkdir()
+    site = landed(make_site("mirrored", mirror=f"file:{tmp_path}/folder"))
+    assert told(site.tick("health"))[Kind.MIRROR.value] == (False, "WARN")
+    looked = site.launch(dg.RunRequest(), "health")
+    assert looked.success, "a mirror fails nothing"
+    assert {e.check_name for e in looked.get_asset_check_evaluations()} == {*OF_LOGSTORE, Kind.MIRROR}
+
+    def said() -> tuple[Any, bool]:
+        """What the newest run says with the checkpoint, and what the check says then."""
+        done = site.launch(dg.RunRequest(), "now")
+        assert done.success
+        (_, values) = site.materialized(checkpoint_key(site.logstore))[-1]
+        newest = last_told(site.instance, site.logstore, Kind.MIRROR)
+        assert newest is not None
+        return values["mirror"].value, newest.finding.level is Level.OK
+
+    text, fine = said()
+    assert "is no file" in text and not fine
+    (tmp_path / "folder").rmdir()
+    text, fine = said()
+    assert "2 of 2 shards are where the table is" in text and fine
 
 
 def test_a_quiet_logstore_does_not_lag(make_site: MakeSite) -> None:

@@ -87,7 +87,8 @@ def test_dashboard_and_rules_ask_for_what_is_exposed_and_no_finding_is_missed(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_catalog(world.lake, monkeypatch)
-    world.logstore = world.changed(coordinator={"database": f"sqlite:///{tmp_path}/leases.sqlite"})
+    leases, mirror = {"database": f"sqlite:///{tmp_path}/leases.sqlite"}, f"file:{tmp_path}/positions.json"
+    world.logstore = world.changed(coordinator=leases, mirror=mirror)
     world.begun(10, waiting=5)
     assert tell_proof(world.logstore, world.proof()) == ""
     exporter = Exporter([world.logstore])

@@ -3,13 +3,14 @@
 One shard, three receive hours: cursors 0 and 1, 2 and 3, and 4. Each row is where it belongs, gone, in the
 next hour's file, or in both; a file may be unreadable, and retention may have taken the first cursors. What
 `replace.accepted` lets leave is taken out of such a world, what the service has is put in, by three lines
-that share nothing with the product, and then it is looked whether that was right.
+that share nothing with the product, and then it is looked whether that was right. In some worlds the
+shard has landed only up to a cursor within an hour; a live run lands one more while the hour is pulled.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from typing import cast
 
@@ -22,9 +23,10 @@ from pipelines.landing.inspection import cures
 from pipelines.landing.ledger.reading import Unreadable
 from pipelines.landing.ledger.values import Adopted, Forgotten, Gone
 from pipelines.landing.operations import replace as replacing
+from pipelines.landing.operations import undo
 from pipelines.landing.operations.undo import Leaving
 from sls_io.values.claim import Ledger, ShardLedger
-from sls_io.values.errors import ConfigError, LedgerBroken
+from sls_io.values.errors import ConfigError, LandingConflict, LedgerBroken
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet
 from tests.simulation.mutants import Wrong
 
@@ -33,6 +35,8 @@ HOUR_OF = (FIRST, FIRST, FIRST + 1, FIRST + 1, FIRST + 2)
 SPANS = (range(FIRST, FIRST + 1), range(FIRST + 1, FIRST + 2), range(FIRST, FIRST + 2))
 _PLACES: tuple[tuple[int, ...], ...] = ((0,), (), (1,), (0, 1))
 """Where a row may be: hours after its own."""
+_REACHED_S = {2: HOUR_S, 3: HOUR_S + 60, 4: 2 * HOUR_S, 5: 3 * HOUR_S}
+"""What a frontier has reached of the receive time, seconds after the first hour began."""
 Row = tuple[int, int]
 """A cursor, and the receive hour of the file that it is in."""
 
@@ -45,12 +49,14 @@ Rule = Callable[[Holdings, range], Answer]
 @dataclass(frozen=True)
 class Hours:
     """places: where each row is; `begin`, the first cursor that the service has; `lost`, the hour whose file
-    cannot be read; `passed`, whether more than the first hour has landed; `case`, what else is special."""
+    cannot be read; `frontier`, up to where the shard has landed, and when it was looked at, if that was
+    before; `case`, what else is special."""
 
     places: tuple[tuple[int, ...], ...]
     begin: int = 0
     lost: int | None = None
-    passed: bool = True
+    frontier: int = 5
+    looked: int = 5
     case: str = ""
 
     @property
@@ -61,7 +67,7 @@ class Hours:
     @property
     def landed(self) -> IntervalSet:
         """What the ledger calls landed; of a world that `lacks` a cursor, all others."""
-        every = IntervalSet.of([(self.start, 5 if self.passed else 2)])
+        every = IntervalSet.of([(self.start, self.frontier)])
         return every.minus(IntervalSet(((2, 3),))) if self.case == "lacks" else every
 
     @cached_property
@@ -79,10 +85,18 @@ class Hours:
     def stored(self) -> dict[Listed, tuple[Row, ...]]:
         """The same as files of the table; of a `loose` world the first two are one without a partition."""
         files, found = dict(self.files), dict[Listed, tuple[Row, ...]]()
+        later = {(c, at) for rows in files.values() for c, at in rows if c >= self.looked}
+        if later and self.case != "together":
+            files = {at: tuple(row for row in rows if row not in later) for at, rows in files.items()}
+            found = {_listed("later", tuple(sorted(later)), max(at for _, at in later)): tuple(sorted(later))}
         if self.case == "loose":
             both = tuple(row for hour in SPANS[2] for row in files.pop(hour, ()))
             found = {_listed("loose", both, None): both} if both else found
-        return found | {_listed(f"of {hour}", rows, hour): rows for hour, rows in files.items()}
+        return found | {_listed(f"of {hour}", rows, hour): rows for hour, rows in files.items() if rows}
+
+    def passed(self, hours: range) -> bool:
+        """Whether the frontier has passed these hours."""
+        return not any(of in hours for of in HOUR_OF[self.frontier :])
 
     def at(self, hour: int) -> Cursor:
         """The service's first cursor of an hour."""
@@ -95,7 +109,7 @@ class Hours:
             self.landed,
             withdrawn=IntervalSet(((2, 3),) if self.case == "lacks" else ()),
             rows=len(_cursors(self.landed)),
-            reached_s=(FIRST + 3 if self.passed else FIRST + 1) * HOUR_S,
+            reached_s=FIRST * HOUR_S + _REACHED_S[self.frontier],
         )
         gone = Gone(1, 1, IntervalSet.of([(FIRST + 1, FIRST + 2)]))
         return Holdings(
@@ -122,7 +136,7 @@ class Hours:
                 held = self._answered(held, asks)
             except RowsElsewhere as error:
                 return error
-            except (ConfigError, LedgerBroken):
+            except (ConfigError, LandingConflict, LedgerBroken):
                 return None
 
     def _answered(self, held: Holdings, asks: Asks) -> Holdings:
@@ -168,12 +182,16 @@ def worlds() -> Iterator[Hours]:
             yield from (Hours(places, begin, lost) for lost in (None, FIRST, FIRST + 1))
             cases = ["forgotten", "loose", "far", *(["adopted"] if len(places[0]) == 1 else [])]
             yield from (Hours(places, begin, case=case) for case in [*cases, "lacks"] if begin < 2)
-            if places[2:] == ((), (), ()):
-                yield Hours(places, begin, passed=False)
+            for frontier in (2, 3):
+                if not any(places[frontier:]):
+                    yield Hours(places, begin, frontier=frontier)
+                    yield Hours(places, begin, lost=FIRST + 1, frontier=frontier)
 
 
 def judge(world: Hours, hours: range) -> str:
     """Raises Wrong where the decision about these hours is; what it was."""
+    if isinstance(world.decide(_open, hours), range) and not world.passed(hours):
+        raise Wrong("an hour is taken back that is still on its way")
     said = world.decide(replacing.accepted, hours)
     if isinstance(said, Leaving):
         _judge_landing(world, hours, said)
@@ -190,6 +208,12 @@ def judge(world: Hours, hours: range) -> str:
         _judge_landing(world, together, also)
         return "together"
     return "refused"
+
+
+def _open(held: Holdings, hours: range) -> range:
+    """These hours, where they may be taken back."""
+    undo.check_open(held, hours)
+    return hours
 
 
 def judge_named(world: Hours) -> int:
@@ -209,11 +233,42 @@ def judge_named(world: Hours) -> int:
     return len(named)
 
 
+def judge_later(world: Hours, hours: range) -> str:
+    """One more cursor lands while the hours are pulled. Raises Wrong where what leaves then is."""
+    left = world.decide(replacing.accepted, hours)
+    if not isinstance(left, Leaving):
+        return "refused"
+    more = replace(world, places=(*world.places[: world.frontier], (0,), *world.places[world.frontier + 1 :]))
+    found = set()
+    for case in ("", "together"):
+        later = replace(more, frontier=world.frontier + 1, looked=world.frontier, case=case)
+        again = later.decide(partial(undo.leaving, holed=True, only=left.taken), hours)
+        if not isinstance(again, Leaving):
+            if not case:
+                raise Wrong("what landed since stops it, and lies in a file of its own")
+            found.add("stopped")
+            continue
+        if again.taken != left.taken:
+            raise Wrong(f"{again.taken} is withdrawn, and {left.taken} comes")
+        gone = {cursor for file in again.files for cursor, _ in later.stored[file]}
+        stays = {c for file, rows in later.stored.items() if file not in again.files for c, _ in rows}
+        if world.frontier in gone:
+            raise Wrong("what landed since leaves, and does not come again")
+        if stays & _cursors(left.taken.get(0, IntervalSet())):
+            raise Wrong("what was looked at stays, and comes again")
+        found.add("left")
+    return "left" if "left" in found else "stopped"
+
+
 def _judge_landing(world: Hours, hours: range, left: Leaving) -> None:
     """Take out what leaves, put in what the service has of what is landed no more, and look."""
     inside = range(max(world.at(hours.start), world.start), world.at(hours.stop))
     taken, landed = _cursors(left.taken.get(0, IntervalSet())), _cursors(world.landed)
-    coming = [c for c in inside if c in taken or c not in landed]
+    coming = [c for c in inside if c < world.frontier and (c in taken or c not in landed)]
+    held = world.holdings()
+    may = replacing.passed(held.ledger, held.adopted)[0]
+    if [c for c in inside if may.overlaps(c, c + 1)] != [c for c in inside if c < world.frontier]:
+        raise Wrong("a log is landed that no live run has got to, or another one is not")
     # What a file that cannot be read held of other hours was gone before.
     dropped = [
         cursor
@@ -224,8 +279,6 @@ def _judge_landing(world: Hours, hours: range, left: Leaving) -> None:
     # What was in a file that cannot be read is not there.
     stays = [file for file in world.stored if file not in left.files and file.hour != (world.lost or -1)]
     after = Counter([*(c for file in stays for c, _ in world.stored[file]), *coming])
-    if not world.passed and hours.stop > FIRST + 1:
-        raise Wrong("an hour is landed that is still on its way")
     if world.case == "forgotten" and FIRST + 1 in hours:
         raise Wrong("a removed row comes back")
     for cursor in dropped:
@@ -243,8 +296,9 @@ def _cursors(intervals: IntervalSet) -> set[int]:
 def _must_work(world: Hours, hours: range) -> bool:
     """Whether nothing at all stands against landing these hours again: rows where they belong or gone, the
     service has all of them, and what was adopted lies in another hour."""
-    mine = [c for c, of in enumerate(HOUR_OF) if of in hours and c >= world.start]
+    mine = [c for c, of in enumerate(HOUR_OF) if of in hours and world.start <= c < world.frontier]
     near = [*mine, *(c for c, of in enumerate(HOUR_OF) if of + 1 in hours)]
     beside = world.case == "adopted" and world.places[0] == (1,) and hours == SPANS[0]
     plain = (world.case == "" or beside) and all(world.places[c] in ((0,), ()) for c in near)
-    return plain and world.passed and world.begin <= mine[0] and (world.begin == 0 or world.lost is None)
+    whole = bool(mine) and world.begin <= mine[0] and (world.begin == 0 or world.lost is None)
+    return plain and whole and any(world.places[c] for c in mine)

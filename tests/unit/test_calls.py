@@ -21,6 +21,7 @@ MADE = {
     "rollback": calls.rollback(7, "--without-missing"),
     "expire": calls.expire(3),
     "moved": calls.moved("orders"),
+    "copied_to": calls.copied_to("file:/lake/positions.json"),
     "resume": calls.resume([0, 3]),
     "retype": calls.retype("n"),
     "of_hours": calls.of_hours(calls.REPLACE, "--from 2026-09-21-13:00 --to 2026-09-21-14:00"),

@@ -10,6 +10,7 @@ from pipelines.cli.output import Output
 from pipelines.landing.inspection.error_rows import ErrorRows, HourErrors
 from pipelines.landing.inspection.proof import Proof, ShardProof
 from pipelines.landing.inspection.runway import CURE, Runway, ShardRunway
+from pipelines.landing.ledger.mirror import Mirrored
 from pipelines.landing.table import calls
 from pipelines.landing.watch.health import (
     ABOUT,
@@ -102,6 +103,15 @@ def proof(**shard: Any) -> Proof:
         ({"proven": proof(problems=("2 are missing",), owed=("x",))}, FAIL, "shard 0: 2 are missing"),
         ({"wear": WORN}, OK, "2,000 files since the newest compaction, 400 snapshots, 200 manifests"),
         ({"wear": Wear(0, 0, 201)}, WARN, "201 manifests"),
+        ({"mirror": Mirrored("file /m")}, OK, "file /m: nothing has landed yet"),
+        ({"mirror": Mirrored("file /m", 2, 2)}, OK, "file /m: 2 of 2 shards are where the table is"),
+        ({"mirror": Mirrored("file /m", 2, 0, 1, 3600.0, None)}, OK, "1 of 2 shards"),
+        (
+            {"mirror": Mirrored("file /m", 2, 0, 1, 3601.0, 5)},
+            WARN,
+            "1 of 2 shards are where the table is; by",
+        ),
+        ({"mirror": Mirrored("file /m", trouble="it is full")}, WARN, "the mirror, file /m: it is full"),
     ],
 )
 def test_each_kind_has_one_judge(fact: dict[str, Any], level: Level, said: str) -> None:

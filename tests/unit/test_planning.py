@@ -11,7 +11,7 @@ from pipelines.landing.ledger.fence import commit_due, merge
 from pipelines.landing.ledger.values import Delta, Landed
 from sls_io.planning import waits
 from sls_io.planning.doubts import Second
-from sls_io.planning.plan import Patience, fallen_back, plan_fill, since_start, since_start_in
+from sls_io.planning.plan import Patience, fallen_back, only, plan_fill, since_start, since_start_in
 from sls_io.planning.values import Again, Edge, Plan, Span, Survey, Suspicion
 from sls_io.planning.waits import Wait, Why
 from sls_io.values.claim import CURSOR_UNKNOWN, GAP_EXPIRED, GAP_SHARD_GONE, Gap, Ledger, ShardLedger
@@ -500,3 +500,11 @@ def test_a_child_that_nobody_has_waits_for_its_parents_and_for_no_holder() -> No
 
     assert live([parent, child], [asked], open_ledger).waits[1] == waits.for_parents([0])
     assert live([parent, child], [asked], open_ledger, ordered=False).waits[1] == waits.HELD
+
+
+def test_of_surveys_only_the_cursors_that_are_named_are_left() -> None:
+    surveys = {0: Survey(0, None, (Span(7, Cursor(500), Cursor(640)),)), 1: Survey(1, None, ())}
+    named = {0: IntervalSet.of([(0, 550), (600, 610), (640, 900)])}
+    found = only({**surveys, 2: surveys[0]}, named)
+    assert found[0].spans == (Span(7, Cursor(500), Cursor(550)), Span(7, Cursor(600), Cursor(610)))
+    assert found[1].spans == found[2].spans == ()

@@ -47,6 +47,15 @@ def test_each_kept_logstore_that_is_wanted_has_the_defaults_and_its_own() -> Non
     assert all(a["service"]["project"] == "demo" for a in found.values())
 
 
+def test_each_logstore_has_a_mirror_of_its_own() -> None:
+    found = of(KEPT_NOW, defaults={"group": "g", "mirror": "file:/lake/{logstore}.json"})
+    assert {name: a["mirror"] for name, a in found.items()} == {
+        "app_log": "file:/lake/app_log.json",
+        "nginx_cn": "file:/lake/nginx_cn.json",
+        "nginx": "file:/lake/nginx_eu.json",
+    }
+
+
 def test_a_start_for_all_comes_before_that_of_the_list() -> None:
     found = of(
         {"app_log": "2026-11-20-07:00"}, defaults={"group": "g", "start": "2026-02-02-00:00"}, overrides={}

@@ -27,7 +27,7 @@ refused: Dagster splits a backfill into runs, and these would claim shards side 
 
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
 from typing import Any, Literal, cast
@@ -60,6 +60,7 @@ from pipelines.landing.hours import check_begun, hour_of, hour_text, hours_text,
 from pipelines.landing.inspection.brought import complete_hours
 from pipelines.landing.inspection.describe import hour_rows, lacking_hours
 from pipelines.landing.inspection.error_rows import ErrorRows, HourErrors, by_hour
+from pipelines.landing.ledger.mirror import Mirrored
 from pipelines.landing.ledger.summary import windows_of
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
@@ -89,10 +90,12 @@ HOURS_PER_RUN_MAX = 6
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a landing ended: the gaps that it named, and why the run is red although the landing stands."""
+    """How a landing ended: the gaps that it named, why the run is red although the landing stands, and where
+    the mirror stands."""
 
     gaps: tuple[str, ...] = ()
     error: SlsError | None = None
+    mirror: Mirrored | None = None
 
 
 class Options(dg.Config):
@@ -300,12 +303,13 @@ def _table(
     if (config.since or config.until) and mode != FILL:
         raise ConfigError(f"since and until are for a fill, and this run is {mode}: leave them out")
 
-    def also(gaps: tuple[str, ...], *, fails: bool) -> Results:
+    def also(outcome: Outcome, *, fails: bool) -> Results:
         # Story: somebody runs `<name>_now` from its page, which leaves the checks out, and the landing fails.
         # What a step logs is stored with its next result, and this one has none: so nobody is told of it.
         alone = fails and not _selected(context, Kind.PROVEN.value)
         tell = context.instance.report_runless_asset_event if alone else context.log_event
-        for event in told_by_landing(logstore, context.instance, seen(), gaps):
+        facts = replace(seen(), mirror=outcome.mirror)
+        for event in told_by_landing(logstore, context.instance, facts, outcome.gaps):
             tell(event)
         proven = checks.proven_by_landing(context.instance, logstore, lake, landed=mode == LIVE and not fails)
         yield from _told(context, proven, tell)
@@ -317,9 +321,9 @@ def _table(
             yield from _again(context, logstore, spark, mode, execute=config.execute)
             outcome = Outcome()
     except SlsError:
-        yield from also((), fails=True)
+        yield from also(Outcome(), fails=True)
         raise
-    yield from also(outcome.gaps, fails=outcome.error is not None)
+    yield from also(outcome, fails=outcome.error is not None)
     if outcome.error is not None:
         raise outcome.error
 
@@ -417,8 +421,8 @@ def _land(
                     news = News(frozenset(reached), _windows_of(logstore, lake, report), told=told)
                 yield from _landed(context, logstore, lake, run, report, news, seen)
         except SlsError as error:
-            return Outcome(report.gaps, error)
-    return Outcome(report.gaps, _undone(report, lacks))
+            return Outcome(report.gaps, error, run.mirrored)
+    return Outcome(report.gaps, _undone(report, lacks), run.mirrored)
 
 
 def _undone(report: LandingReport, lacks: Sequence[Lack]) -> SlsError | None:
@@ -465,7 +469,11 @@ def _landed(
     if found.ok and live:
         yield dg.MaterializeResult(
             asset_key=checkpoint_key(logstore),
-            metadata={**metadata.checkpoint(run.checkpoint()), **metadata.landing(report)},
+            metadata={
+                **metadata.checkpoint(run.checkpoint()),
+                **metadata.mirror(run.mirrored),
+                **metadata.landing(report),
+            },
         )
 
 

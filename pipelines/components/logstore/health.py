@@ -1,8 +1,8 @@
-"""A logstore's findings as checks: two stand with the table, four with the logstore as the service has it.
+"""A logstore's findings as checks: two stand with the table, the others with the logstore of the service.
 
     bronze/<name>          reconciled, proven             verdicts on what landed: those of runs
-    sls/<name>_logstore    runway, lag, commit, errors    the job `<name>_health` takes a look, and fails
-                                                          where one does: what sends failed runs, sends these
+    sls/<name>_logstore    runway, lag, commit, errors;   the job `<name>_health` takes a look, and fails
+                           mirror, where it has one       where one does: what sends failed runs, sends these
 
 The logstore's asset has no hours, so a verdict stays what it is until it changes. Whoever knows one tells it:
 the health sensor each of them when its level changes, a run that lands, or that failed to, the runway and the
@@ -44,6 +44,7 @@ from sls_io.wire.client import SlsClient
 
 OF_TABLE = (Kind.RECONCILED, Kind.PROVEN)
 OF_LOGSTORE = (Kind.RUNWAY, Kind.LAG, Kind.COMMIT, Kind.ERRORS)
+"""Of each; one that has a mirror has a check of that, too."""
 CALL_S = 10.0
 """Seconds for one call of a look, its retries included."""
 _SINCE = "nobody could look since"
@@ -54,6 +55,11 @@ def check_key(logstore: Logstore, kind: Kind) -> dg.AssetCheckKey:
     """The check that shows a kind."""
     path = ["bronze", logstore.name] if kind in OF_TABLE else ["sls", f"{logstore.name}_logstore"]
     return dg.AssetCheckKey(dg.AssetKey(path), kind.value)
+
+
+def kinds_of(logstore: Logstore) -> tuple[Kind, ...]:
+    """What stands with the logstore as the service has it."""
+    return (*OF_LOGSTORE, Kind.MIRROR) if logstore.mirror else OF_LOGSTORE
 
 
 def specs(logstore: Logstore, kinds: tuple[Kind, ...]) -> list[dg.AssetCheckSpec]:
@@ -72,20 +78,19 @@ def specs(logstore: Logstore, kinds: tuple[Kind, ...]) -> list[dg.AssetCheckSpec
 def health_checks(
     logstore: Logstore, *, unset: str = "", clock: Clock = SYSTEM_CLOCK
 ) -> dg.AssetChecksDefinition:
-    """The four checks of the logstore; a run of them fails where one of them does. One of all four fails also
-    for a `reconciled` that has gone red since the newest run: the sensor that asked for it has told that."""
+    """The checks of the logstore; a run of them fails where one of them does. One of all fails also for a
+    `reconciled` that has gone red since the newest run: the sensor that asked for it has told that."""
+    kinds = kinds_of(logstore)
 
-    @dg.multi_asset_check(
-        specs=specs(logstore, OF_LOGSTORE), can_subset=True, name=f"health__{logstore.name}"
-    )
+    @dg.multi_asset_check(specs=specs(logstore, kinds), can_subset=True, name=f"health__{logstore.name}")
     def look(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         asked = {Kind(key.name) for key in context.selected_asset_check_keys}
-        if asked == {*OF_LOGSTORE}:
+        if asked == {*kinds}:
             asked.add(Kind.RECONCILED)
         with plainly(logstore):
             found = [each for each in looked(logstore, context.instance, unset, clock) if each.kind in asked]
         for each in found:
-            if each.kind in OF_LOGSTORE:
+            if each.kind in kinds:
                 yield dg.AssetCheckResult(**verdict(logstore, each))
         red = [f"{each.kind.value}: {each.text}" for each in found if each.level is Level.FAIL]
         if red:

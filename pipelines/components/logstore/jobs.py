@@ -20,7 +20,7 @@ from pipelines.components.logstore.dagster_private import (
     DefinitionsLoadType,
     UnresolvedAssetJobDefinition,
 )
-from pipelines.components.logstore.health import OF_LOGSTORE, OF_TABLE, check_key
+from pipelines.components.logstore.health import OF_TABLE, check_key, kinds_of
 from pipelines.components.logstore.schedule import MODE_TAG, REWORK, Job, claiming_tags
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.watch.health import Kind
@@ -67,7 +67,7 @@ def jobs_of(logstore: Logstore) -> list[UnresolvedAssetJobDefinition]:
         ),
         job(
             "health",
-            checks(*OF_LOGSTORE),
+            checks(*kinds_of(logstore)),
             "Looks at the health, and fails with what is wrong: what an alert on failed runs sends.",
         ),
     ]

@@ -17,6 +17,7 @@ from pipelines.landing.commit.effect import Effect
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.error_rows import ErrorRows, HourErrors
 from pipelines.landing.inspection.runway import Runway
+from pipelines.landing.ledger.mirror import Mirrored
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, LandingReport
@@ -249,6 +250,14 @@ def checkpoint(reports: Sequence[CheckpointReport]) -> Metadata:
             {"shard": r.shard, "cursor": str(r.cursor), "outcome": str(r)} for r in reports
         ),
     }
+
+
+def mirror(found: Mirrored | None) -> Metadata:
+    """Where the mirror stands, of a logstore that has one."""
+    if found is None:
+        return {}
+    lag = {"mirror lag (s)": _short(found.lag_s)} if found.shards else {}
+    return {"mirror": dg.MetadataValue.text(str(found)), **lag}
 
 
 def bullets(lines: Iterable[str]) -> dg.MetadataValue:

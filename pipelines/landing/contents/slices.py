@@ -35,7 +35,7 @@ from pipelines.landing.table import calls
 from pipelines.landing.table.contract import rows_of
 from sls_io.values.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.values.cures import Cure, Do
-from sls_io.values.errors import ConfigError, LedgerBroken
+from sls_io.values.errors import ConfigError, LandingConflict, LedgerBroken
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet
 
 _HOURS_NAMED_MAX = 5
@@ -76,7 +76,14 @@ class Slice:
 
 
 def check_passed(held: Holdings, end_hour: int) -> None:
-    """Raises ConfigError unless every frontier of the origin has passed all hours before `end_hour`.
+    """Raises ConfigError unless every frontier of the origin has passed all hours before `end_hour`."""
+    if why := not_passed(held, end_hour):
+        raise ConfigError(f"{why}, or ask for earlier hours")
+
+
+def not_passed(held: Holdings, end_hour: int) -> str:
+    """Which frontier of the origin has not passed all hours before `end_hour`, and what to do; "" where all
+    have.
 
     Story: a shard is split, nothing of the children has landed yet, and somebody takes back an hour from
     before the split. The service tells that they have nothing of it.
@@ -89,12 +96,13 @@ def check_passed(held: Holdings, end_hour: int) -> None:
         if passed or (over and shard in service.listed and _nothing_left(service, shard, entry, end_hour)):
             continue
         if entry is None:
-            raise ConfigError(f"shard {shard} has not landed in {held.name} yet; land first")
+            return f"shard {shard} has not landed in {held.name} yet; land first"
         reached = moment_text(entry.reached_s) if entry.reached_s else "nothing"
-        raise ConfigError(
+        return (
             f"shard {shard} has reached {reached} of the receive time, not all of the hours asked for; "
-            "land first, or ask for earlier hours"
+            "land first"
         )
+    return ""
 
 
 def _nothing_left(service: ServiceEdges, shard: int, entry: ShardLedger | None, end_hour: int) -> bool:
@@ -133,6 +141,38 @@ def whole_files(held: Holdings, hours: range) -> tuple[Listed, ...]:
             f"lake.system.rewrite_data_files(table => '{held.name}', options => map('rewrite-all', 'true'))"
         )
     return tuple(file for file in files if mixed.get(file, {True}) == {True})
+
+
+def files_without(
+    held: Holdings,
+    files: Collection[Listed],
+    cursors: Mapping[int, IntervalSet],
+    since: Mapping[int, IntervalSet],
+) -> tuple[Listed, ...]:
+    """Those of the files without rows of what landed `since`, by shard, beside these `cursors`.
+
+    Raises LandingConflict when one holds rows of both: it cannot leave, and they cannot stay in it. A file
+    that cannot be read holds what its manifest says.
+    """
+    found, (there, _) = list[Listed](), held.known(files)
+    for file in files:
+        cells = there.get(file)
+        if cells is None:
+            old, new = file.may_hold(cursors), file.may_hold(since)
+        else:
+            old, new = (any(_is_of(held, file, cell, each) for cell in cells) for each in (cursors, since))
+        if old and new:
+            raise LandingConflict(
+                f"a file of {held.name} holds rows that were looked at, and others that landed since; "
+                "nothing was changed, look again without --execute"
+            )
+        if not new:
+            found.append(file)
+    return tuple(found)
+
+
+def _is_of(held: Holdings, file: Listed, cell: Cell, cursors: Mapping[int, IntervalSet]) -> bool:
+    return _among(file, cell, cursors.get(cell.shard, IntervalSet()), edges_of(held.origin, cursors))
 
 
 def _of(held: Holdings, cell: Cell, hours: range) -> bool:

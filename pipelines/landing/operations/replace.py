@@ -1,4 +1,4 @@
-"""Land whole receive hours again and drop what was there of them, in one commit.
+"""Land receive hours again and drop what was there of them, in one commit.
 
 An undo and a backfill of the same hours, with nothing in between: a reader of the table sees the old
 rows or the new ones. It is all or nothing, so a window that ends early ends all of it, and the run's
@@ -10,8 +10,20 @@ The ledger says afterwards what it said before: the cursors are the same, so the
 lowered by the rows that leave and raised by those that come, because then nothing would prove that both are
 the same. That is also why an hour that lost rows by hand is right again after a replace.
 
+What is landed again of an hour is what its shards' frontiers have passed, and what a fill has landed beyond
+one. Of an hour that is over that is all of it; of the hour that runs it is what has landed so far. That much
+can be replaced, because nothing else of the hour is in the table: its files hold rows of landed intervals
+only, each file those of the windows of one commit, live runs go on at the frontier and not at the hour's
+edge, and no frontier moves. What lies beyond is neither pulled nor promised: the next live run lands it, as
+if nothing had been.
+
+Worked example: it is 09:20; of hour 09, which begins at cursor 600, shard 0 has landed up to 640, shard 1 up
+to 610. [600, 640) and [600, 610) leave and land again. Meanwhile a live run lands [640, 655) of shard 0: its
+file is not among those that leave, and the frontier is 655 afterwards.
+
 Story: it writes for minutes, a landing commits meanwhile. What is to be dropped is looked up again on the new
-head, the same files are added, and when the hours are not what they were it gives up.
+head: what was looked at leaves, what landed since stays, the same files are added. It gives up when something
+of what was looked at is not there any more, or when both have been written into one file.
 """
 
 import uuid
@@ -19,22 +31,25 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import takewhile
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from pipelines.landing.commit import authored
+from pipelines.landing.commit.effect import Note
 from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.commit.operation import Planned, Tools, execute
 from pipelines.landing.contents import slices
 from pipelines.landing.contents.holdings import Asking, Holdings
 from pipelines.landing.contents.slices import RowsElsewhere
+from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger.epochs import RUN_CHARS, Fenced
 from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.place import Place, Trust, look
 from pipelines.landing.ledger.reading import spans
 from pipelines.landing.ledger.state import held_columns
-from pipelines.landing.ledger.values import Count, Delta, Landed, Operation
+from pipelines.landing.ledger.values import Adopted, Count, Delta, Landed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.skip import Skip
 from pipelines.landing.operations.undo import Leaving, PlannedUndo, Undo, leaving, undone
@@ -45,7 +60,7 @@ from pipelines.landing.run.write import WrittenWindow
 from pipelines.landing.table import calls
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
-from sls_io.planning.plan import plan_fill, since_start
+from sls_io.planning.plan import only, plan_fill
 from sls_io.planning.survey import survey_hours
 from sls_io.planning.values import LedgerChange, PlannedWindow, Survey
 from sls_io.values.claim import CURSOR_UNKNOWN, SUM_MODULUS, Ledger
@@ -68,7 +83,8 @@ class _Replacing:
     """Hours of the table that was looked at, and what is pulled in their place.
 
     `windows` are those of what is there and then those, `more` of them, of what the hours lack. `look` gives
-    what would leave of the table as it is later.
+    what would leave of the table as it is later. What of the hours was received before `until_s` (unix
+    seconds) is all that can have landed; of the `running` ones live runs land more.
     """
 
     look: Callable[[], PlannedUndo]
@@ -80,11 +96,13 @@ class _Replacing:
     more: int
     schema: Schema | None
     skip: Skip | None
+    until_s: int
+    running: tuple[int, ...]
 
     @property
     def view(self) -> "Replacement":
         """What is shown of it."""
-        return Replacement(**vars(self.undone.view), windows=len(self.windows))
+        return Replacement(**vars(self.undone.view), windows=len(self.windows), running=self.running)
 
     def work(self, tools: Tools) -> "PlannedReplace":
         """Pull and write the hours as a run does. Raises TransportError when a window ended early."""
@@ -120,11 +138,23 @@ class _Replacing:
 
 @dataclass(frozen=True)
 class Replacement(Undo):
-    """What `backfill --mode replace` would do; so many `windows` are pulled and landed instead."""
+    """What `backfill --mode replace` would do; so many `windows` are pulled and landed instead. `running` are
+    hours (since 1970) that not every frontier has passed."""
 
     WHAT = "{table}: the rows of these hours leave, and windows land instead, in the same commit"
+    QUIET = Undo.QUIET | {"running"}
 
     windows: int = 0
+    running: tuple[int, ...] = ()
+
+    def said(self) -> Iterable[Note]:
+        yield from super().said()
+        if self.running:
+            hours = hours_text(range(self.running[0], self.running[-1] + 1))
+            yield Note(
+                f"not every shard has passed {hours}: what has landed of it so far lands again, and live "
+                "runs go on behind that"
+            )
 
     def then(self) -> Iterable[Cure]:
         return ()
@@ -149,6 +179,7 @@ def plan_replace(
     """
     place, asking = _looked(lake, logstore, client)
     schema = evolved(logstore, place.table)
+    running = asking.decide(lambda held: _running(held, hours))
     try:
         left = asking.decide(lambda held: accepted(held, hours))
     except RowsElsewhere as error:
@@ -165,7 +196,8 @@ def plan_replace(
         until_s=hours.stop * HOUR_S,
         pieces=logstore.splits_per_hour,
     )
-    surveys = since_start(surveys, place.ledger, place.adopted.shards_of(place.origin.id))
+    # The service goes on, too: what it shows by now is more than what its edges showed.
+    surveys = only(surveys, passed(place.ledger, place.adopted))
     again = _windows(logstore, surveys, _only(before), hours)
     lacking = _windows(logstore, surveys, place.ledger, hours)
     # Retention may have gone on since the edges were asked for.
@@ -175,10 +207,14 @@ def plan_replace(
 
     def now() -> PlannedUndo:
         place, asking = _looked(lake, logstore, client)
-        there = asking.decide(lambda held: leaving(held, hours, holed=True))
+        there = asking.decide(lambda held: leaving(held, hours, holed=True, only=left.taken))
         return undone(place, logstore, asking, hours, there, Operation.REPLACE)
 
-    coming = _Replacing(now, client, logstore, before, hours, (*again, *more), len(more), schema, skip)
+    until_s = min(hours.stop * HOUR_S, int(asking.holdings.edges.settled_s))
+    windows = (*again, *more)
+    coming = _Replacing(
+        now, client, logstore, before, hours, windows, len(more), schema, skip, until_s, running
+    )
     return PlannedReplace(coming.view, place, None, work=coming.work, coming=coming)
 
 
@@ -196,17 +232,16 @@ def evolved(logstore: Logstore, table: Table) -> Schema | None:
 def accepted(held: Holdings, hours: range) -> Leaving:
     """What leaves with these receive hours and can be landed again. Raises as `plan_replace` does.
 
-    The rows come from between the service's edges of the hours; of a shard with adopted rows nothing from
-    before its start does. What they must cover is all that leaves. What the hours lack is landed with them.
+    The rows come from between the service's edges of the hours, as far as a replace may land them. What they
+    must cover is all that leaves. What the hours lack is landed with them.
     """
     left = leaving(held, hours, holed=True)
     coming, fresh = dict[int, IntervalSet](), dict[int, IntervalSet]()
-    adopted = held.adopted.shards_of(held.origin)
-    for shard, entry in held.ledger.shards.items():
+    for shard, may in passed(held.ledger, held.adopted).items():
         if shard in held.edges.listed:
             shown = held.edges.between(shard, hours)
-            coming[shard] = shown.within(entry.start, CURSOR_UNKNOWN) if shard in adopted else shown
-            fresh[shard] = coming[shard].minus(entry.landed)
+            coming[shard] = shown.minus(shown.minus(may))
+            fresh[shard] = coming[shard].minus(held.ledger.shards[shard].landed)
     for shard, gone in _uncovered(left.taken, coming).items():
         first = gone.pairs[0][0]
         begin = held.edges.at("begin", shard)
@@ -216,6 +251,24 @@ def accepted(held: Holdings, hours: range) -> Leaving:
     _check_covered(left.taken, coming)
     slices.check_nowhere_else(held, fresh, hours)
     return left
+
+
+def passed(ledger: Ledger, adopted: Adopted) -> dict[int, IntervalSet]:
+    """What of each shard a replace may land: what its frontier has passed, and what has landed beyond that.
+
+    Not more: it would move the frontier past logs that are younger than the settle time, and a child past its
+    parents. Of a shard with adopted rows nothing from before its start.
+    """
+    strange, found = adopted.shards_of(ledger.origin), dict[int, IntervalSet]()
+    for shard, entry in ledger.shards.items():
+        reached = entry.landed.union([(0, entry.frontier)])
+        found[shard] = reached.within(entry.start, CURSOR_UNKNOWN) if shard in strange else reached
+    return found
+
+
+def _running(held: Holdings, hours: range) -> tuple[int, ...]:
+    """The last of these hours, as far as not every frontier has passed them."""
+    return tuple(takewhile(lambda hour: slices.not_passed(held, hour + 1), hours[::-1]))[::-1]
 
 
 def accepted_together(held: Holdings, hours: range) -> range | None:
@@ -289,7 +342,7 @@ def execute_replace(lake: Lake, planned: PlannedReplace, tools: Tools) -> Landin
     return replace(
         counts_of(attempt, attempt.landed, mode=Operation.REPLACE, snapshot_id=done.snapshot),
         seconds=tools.clock.monotonic() - begun_s,
-        until_s=planned.coming.hours.stop * HOUR_S,
+        until_s=planned.coming.until_s,
         conflicts=done.conflicts,
     )
 
@@ -346,7 +399,7 @@ def _without_barred(ledger: Ledger, current: PlannedUndo, again: Iterable[Landed
 
 
 def _check_unchanged(attempt: Attempt, then: PlannedUndo, now: PlannedUndo) -> None:
-    """What is there of the hours is what was looked at, however its files were rewritten since."""
+    """What was looked at is still there, however its files were rewritten since."""
     if not attempt.fits(now.place.state, fill=False) or then.taken != now.taken:
         raise LandingConflict(
             f"these hours, the schema or the partitioning of {now.place.name} changed meanwhile; nothing "

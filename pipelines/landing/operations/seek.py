@@ -2,17 +2,17 @@
 
 A seek both ways. No frontier moves back, since what has landed would land twice then.
 
-    below the frontier   the whole receive hours from that cursor on are landed again (`replace.py`), in one
-                         commit in which the ledger stays what it is, so that `verify` proves the same rows
+    below the frontier   the receive hours from that cursor on are landed again (`replace.py`), the last one
+                         up to the frontier, in one commit in which the ledger stays what it is, so that
+                         `verify` proves the same rows
     above it             live runs go on there, and what lies between is owed (`skip.py`)
 
 Shards of both kinds are one commit, too. An hour is landed again with all its shards, also those that were
-not named: an hour's rows are proven together. Two parts of what was asked for cannot be done, and are named:
-hours at the end that not every frontier has passed, and an hour at the begin of which retention has taken a
-part.
+not named: an hour's rows are proven together. One part of what was asked for cannot be done, and is named: an
+hour at the begin of which retention has taken a part.
 
 Worked example: shards 0 and 1 have landed up to 09:20, and are put at 07:30. Hours 07 and 08 are landed
-again; 09 is not over, so asking again after 10:00 brings it.
+again, and of hour 09 what came before 09:20.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,12 +36,11 @@ from sls_io.checkpoints.moving import refuse_holders
 from sls_io.checkpoints.store import Kept
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
-from sls_io.values.errors import ConfigError, ShardGone
+from sls_io.values.errors import ConfigError
 from sls_io.values.window import HOUR_S, Cursor
 from sls_io.wire.client import SlsClient
 
 Way = Literal["again", "skip", "stays", "unsettled"]
-_FAR = 2**62
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,6 @@ class PlannedSeek(Effect):
 
     source   what the shards are put at, in words, and `readers` who is in the way of that
     hours    receive hours (since 1970) that are landed again
-    not_yet  hours that were asked for and that not every frontier has passed
     gone     hours that were asked for and of which retention has taken a part
     """
 
@@ -77,7 +75,6 @@ class PlannedSeek(Effect):
     skip: Planned[Skip]
     again: PlannedReplace | None = None
     hours: range = range(0)
-    not_yet: range = range(0)
     gone: range = range(0)
     source: str = ""
     readers: tuple[str, ...] = ()
@@ -95,7 +92,8 @@ class PlannedSeek(Effect):
         for one in self.skip.view.shards:
             owed = _text(one.hours) or "what retention has not taken"
             yield Note(f"shard {one.shard}: {owed} is owed then; runs and verify name the backfill")
-        yield from (Note(f"not again: {sentence}", "warn") for sentence in unreached(self))
+        if self.gone:
+            yield Note(f"not again: {self.lost}", "warn")
         if young := [one.shard for one in self.shards if one.way == "unsettled"]:
             settle_s = self.settle_s
             yield Note(
@@ -128,10 +126,15 @@ class PlannedSeek(Effect):
             "shards": [asdict(one) for one in self.shards],
             "again": {**again.view.document(), "hours": _text(self.hours)} if again else None,
             "owed": [asdict(one) | {"hours": _text(one.hours)} for one in skip.shards],
-            "not_yet": _text(self.not_yet),
             "gone": _text(self.gone),
             "time_s": skip.time_s,
         }
+
+    @property
+    def lost(self) -> str:
+        """A sentence about the hours that were asked for and are not landed again; "" where all are."""
+        taken = f"retention has taken a part of {_text(self.gone)}, so what is there stays"
+        return taken if self.gone else ""
 
     @property
     def decided(self) -> Planned[Any]:
@@ -166,19 +169,15 @@ def plan_seek(
     back = {one.shard: wanted[one.shard] for one in shards if one.way == "again"}
     if not back:
         return planned
-    asked = _asked(client, ledger, back, logstore)
-    latest_s = int(client.now_s()) - logstore.budget.settle_s
-    stop = min([latest_s // HOUR_S, asked.stop, *(_passed(client, s, e) for s, e in ledger.shards.items())])
-    hours = range(asked.start, max(asked.start, stop))
+    asked = hours = _asked(client, ledger, back, logstore)
     looked, origin = skip.place, known(skip.place.state, client.origin())
     asking = Asking(Place(looked.table, looked.state, looked.head, logstore, origin), client)
     while hours and not asking.decide(partial(kept_whole, hours=hours)):
         hours = range(hours.start + 1, hours.stop)
-    gone, not_yet = range(asked.start, hours.start), range(max(asked.start, stop), asked.stop)
-    planned = replace(planned, hours=hours, not_yet=not_yet, gone=gone)
+    planned = replace(planned, hours=hours, gone=range(asked.start, hours.start))
     if not hours:
         if not skip.view.shards:
-            why = "; ".join(unreached(planned)) or f"{logstore.name} starts at {logstore.start}"
+            why = planned.lost or f"{logstore.name} starts at {logstore.start}"
             raise ConfigError(f"nothing can be landed again now: {why}")
         return planned
     again = plan_replace(lake, logstore, client, hours, skip=skip.view)
@@ -187,19 +186,6 @@ def plan_seek(
 
 def _text(hours: range) -> str:
     return hours_text(hours) if hours else ""
-
-
-def unreached(planned: PlannedSeek) -> tuple[str, ...]:
-    """Sentences about the hours that were asked for and are not landed again."""
-    said = []
-    if planned.gone:
-        said.append(f"retention has taken a part of {hours_text(planned.gone)}, so what is there stays")
-    if planned.not_yet:
-        said.append(
-            f"{hours_text(planned.not_yet)}: not every shard has passed it; ask again when it is over and "
-            "has landed"
-        )
-    return tuple(said)
 
 
 def check_unread(logstore: Logstore, client: SlsClient, *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -250,16 +236,6 @@ def _asked(client: SlsClient, ledger: Ledger, back: Mapping[int, Cursor], logsto
         ends_s.append(max(entry.reached_s, _received_s(client, shard, entry.frontier) if open_ else 0))
     first = max(logstore.start_hour, min(begins_s) // HOUR_S)
     return range(first, max(first, (max(ends_s) - 1) // HOUR_S + 1))
-
-
-def _passed(client: SlsClient, shard: int, entry: ShardLedger) -> int:
-    """The receive hour up to which this shard has passed all; as far as one likes where nothing is left."""
-    try:
-        if entry.closed or entry.frontier >= client.cursor_at(shard, "end"):
-            return _FAR
-        return max(entry.reached_s, _received_s(client, shard, entry.frontier)) // HOUR_S
-    except ShardGone:
-        return entry.reached_s // HOUR_S
 
 
 def _received_s(client: SlsClient, shard: int, cursor: Cursor) -> int:

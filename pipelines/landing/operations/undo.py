@@ -20,7 +20,7 @@ from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents import slices
-from pipelines.landing.contents.cells import Cell, Cells, totals
+from pipelines.landing.contents.cells import Cell, totals
 from pipelines.landing.contents.holdings import Asking, Holdings, Listed
 from pipelines.landing.contents.sameness import check_same
 from pipelines.landing.contents.slices import Slice
@@ -122,17 +122,26 @@ def check_open(held: Holdings, hours: range) -> None:
     slices.check_not_forgotten(held, hours)
 
 
-def leaving(held: Holdings, hours: range, *, holed: bool = False) -> Leaving:
-    """What leaves with these receive hours. Raises as `plan_undo` does. `holed`: rows may be missing, and
-    files be unreadable of which the service certainly has all rows."""
-    check_open(held, hours)
+def leaving(
+    held: Holdings, hours: range, *, holed: bool = False, only: Mapping[int, IntervalSet] | None = None
+) -> Leaving:
+    """What leaves with these receive hours, whether all frontiers have passed them or not.
+
+    `holed`: rows may be missing, and files be unreadable of which the service certainly has all rows. `only`:
+    what was looked at before, so what landed since stays. Raises as `plan_undo` does, and LandingConflict
+    where the two are in one file.
+    """
+    slices.check_not_forgotten(held, hours)
     files = slices.whole_files(held, hours)
     there, lost = held.known(files)
+    taken = _taken(held, (cell for cells in there.values() for cell in cells), hours)
+    if only is not None:
+        files, taken = _as_looked_at(held, files, taken, only)
+        there, lost = held.known(files)
     if lost and not (holed and kept_whole(held, hours)):
         raise lost[0]
     rows = slices.sorted_by(held.ledger, (cell for cells in there.values() for cell in cells))
     slices.check_explained(held, rows, adopted_too=False)
-    taken = _taken(held, rows.cells, hours)
     if not files and not (holed and taken):
         raise ConfigError(f"{held.name} has no rows of these hours: there is nothing to take back")
     slices.check_nowhere_else(held, taken, hours)
@@ -175,7 +184,20 @@ def kept_whole(held: Holdings, hours: range) -> bool:
     return True
 
 
-def _taken(held: Holdings, cells: Cells, hours: range) -> dict[int, IntervalSet]:
+def _as_looked_at(
+    held: Holdings,
+    files: tuple[Listed, ...],
+    taken: Mapping[int, IntervalSet],
+    only: Mapping[int, IntervalSet],
+) -> tuple[tuple[Listed, ...], dict[int, IntervalSet]]:
+    """What is still there of what was looked at, in files and cursors."""
+    none = IntervalSet()
+    since = {shard: new for shard, each in taken.items() if (new := each.minus(only.get(shard, none)))}
+    still = {shard: left for shard, each in taken.items() if (left := each.minus(since.get(shard, none)))}
+    return slices.files_without(held, files, still, since) if since else files, still
+
+
+def _taken(held: Holdings, cells: Iterable[Cell], hours: range) -> dict[int, IntervalSet]:
     """What is landed of the hours, per shard that has something."""
     rows = defaultdict[tuple[int, int], list[Cell]](list)
     for cell in cells:

@@ -22,6 +22,7 @@ from pipelines.landing.commit import publish
 from pipelines.landing.commit.freshness import Freshness, landing_timeout_s
 from pipelines.landing.ledger.epochs import RUN_CHARS, Fenced
 from pipelines.landing.ledger.left import weights_of
+from pipelines.landing.ledger.mirror import Mirrored, mirrored
 from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.pinned import check_named, spoken, unread
 from pipelines.landing.ledger.start import (
@@ -155,6 +156,7 @@ class Run:
         self._refusals = Refusals(self.lake.place, logstore.table, clock)
         self._counts = RunCounts(logstore.name, mode, clock)
         self._report: LandingReport | None = None
+        self.mirrored: Mirrored | None = None
         self._failed: BaseException | None = None
 
     def __enter__(self) -> Self:
@@ -209,9 +211,12 @@ class Run:
         return Verdict(problems=self._protocol.problems)
 
     def checkpoint(self) -> list[CheckpointReport]:
-        """Publish the frontiers (live runs whose check held) and let go of the shards."""
+        """Publish the frontiers (live runs whose check held) and let go of the shards; then `mirrored` is
+        known, which fails nothing."""
         self._worked()
         self._drive(before=())
+        if self.mode == "live":
+            self.mirrored = mirrored(self.logstore, self.lake, clock=self.clock)
         return list(self._checkpoints)
 
     # --- driving ---------------------------------------------------------------------------------

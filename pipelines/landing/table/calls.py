@@ -54,6 +54,12 @@ def moved(origin: str) -> Call:
     return ADOPT.plus("--moved", origin, "--at", "begin")
 
 
+def copied_to(where: str) -> Call:
+    """That place gets what the ledger has."""
+    words = ("checkpoints", "set", "--from", "ledger", "--to", where, "--forward-only")
+    return Call(words, harmless=True, does="copies now")
+
+
 def resume(shards: Iterable[int]) -> Call:
     """Shards that somebody paused land again."""
     return Call(("shards", "resume", *map(str, shards)), harmless=True)

@@ -20,11 +20,13 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.error_rows import HOURS, ErrorRows
 from pipelines.landing.inspection.proof import OWED, Proof
 from pipelines.landing.inspection.runway import CURE, Runway, days, spoken
+from pipelines.landing.ledger.mirror import Mirrored
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import calls
 from pipelines.landing.watch.wear import WORN, Wear
 from sls_io.values.cures import Call, Cure, Do
 from sls_io.values.window import HOUR_S
+from sls_io.wire.pace import MB
 
 _LINES_MAX = 3
 
@@ -39,6 +41,7 @@ class Kind(StrEnum):
     COMMIT = "commit"
     ERRORS = "errors"
     WEAR = "wear"
+    MIRROR = "mirror"
 
 
 class Level(StrEnum):
@@ -129,6 +132,7 @@ class Vitals:
     commit: Latest | Unknown | None = None
     errors: ErrorRows | Unknown | None = None
     wear: Wear | Unknown | None = None
+    mirror: Mirrored | Unknown | None = None
     cures: tuple[Cure, ...] = ()
 
 
@@ -334,6 +338,24 @@ def _wear(found: Wear, logstore: Logstore) -> Finding:
     return Finding(Kind.WEAR, level, str(found), numbers)
 
 
+def _mirror(found: Mirrored, logstore: Logstore) -> Finding:
+    """No error at any lag: the table is the truth, and the next run copies again."""
+    late = found.lag_s > _MIRROR_LATE_S
+    level = Level.WARN if late or found.trouble else Level.OK
+    numbers: dict[str, float | str] = {}
+    if found.shards:
+        numbers = {"mirror lag s": found.lag_s, "shards behind": found.behind}
+        numbers |= {} if found.raw_bytes is None else {"mirror behind MB": found.raw_bytes / MB}
+    said = f"the mirror, {found}"
+    if found.behind and not found.trouble:
+        said += f"; by {days(found.lag_s)} at most"
+    cures = (calls.copied_to(logstore.mirror),) if level is not Level.OK else ()
+    return Finding(Kind.MIRROR, level, said, numbers, cures=cures)
+
+
+_MIRROR_LATE_S = HOUR_S
+
+
 def _some(lines: Sequence[str]) -> str:
     return "; ".join(lines[:_LINES_MAX])
 
@@ -378,6 +400,12 @@ FINDINGS: tuple[Rule, ...] = (
         _errors,
     ),
     Rule(Kind.WEAR, "Files, snapshots and manifests since the newest maintenance.", _wear),
+    Rule(
+        Kind.MIRROR,
+        "The second place of the table's positions, where `mirror` names one: warns when it cannot be "
+        "written, and when it is more than an hour of receive time behind the table.",
+        _mirror,
+    ),
 )
 """Every kind, in the order in which it is told."""
 ABOUT: Mapping[Kind, str] = {rule.kind: rule.about for rule in FINDINGS}

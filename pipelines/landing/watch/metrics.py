@@ -22,6 +22,7 @@ from pipelines.landing.inspection.describe import ShardView, describe
 from pipelines.landing.inspection.error_rows import HOURS, ErrorRows
 from pipelines.landing.inspection.proof import Proof
 from pipelines.landing.inspection.runway import Runway
+from pipelines.landing.ledger.mirror import Mirrored
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run import textfile
 from pipelines.landing.run.textfile import Samples, labels
@@ -58,6 +59,7 @@ LOOKED: Mapping[str, str] = {
     "sls_lake_table_files": "Data files since the newest compaction.",
     "sls_lake_table_snapshots": "Snapshots of the table.",
     "sls_lake_table_manifests": "Manifests of the newest snapshot.",
+    "sls_lake_mirror_lag_seconds": "How far the mirror is behind the table, in receive time.",
     "sls_lake_shards": "Shards by state: open, read-only, closed, paused, suspect, left.",
     "sls_lake_shard_lag_seconds": "Age of the oldest log of a shard that waits.",
     "sls_lake_shard_waiting_bytes": "Raw bytes that wait in a shard, estimated from what landed lately.",
@@ -228,12 +230,17 @@ def _grown(found: Any) -> dict[str, float | None]:
     return {f"table_{name}": getattr(found, name) for name in ("files", "snapshots", "manifests")}
 
 
+def _mirror(found: Any) -> dict[str, float | None]:
+    return {"mirror_lag_seconds": found.lag_s} if isinstance(found, Mirrored) and found.shards else {}
+
+
 _TOLD: Mapping[str, Callable[[Any], dict[str, float | None]]] = {
     "lag": _lag,
     "runway": _left,
     "commit": _newest,
     "errors": _errors,
     "wear": _grown,
+    "mirror": _mirror,
 }
 
 

@@ -14,7 +14,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.inspection.error_rows import error_rows
 from pipelines.landing.inspection.runway import Runway, runway
-from pipelines.landing.ledger import codec
+from pipelines.landing.ledger import codec, mirror
 from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.pinned import spoken
 from pipelines.landing.ledger.state import ancestry, check_newest, facts, origins_named, read_state
@@ -67,6 +67,7 @@ def vitals(
         commit=known(lambda: _newest(logstore, lake_now(), clock)),
         errors=known(lambda: error_rows(logstore, lake_now())),
         wear=known(lambda: wear(lake_now().load(logstore.table))),
+        mirror=known(lambda: mirror.standing(logstore, lake_now(), client())) if logstore.mirror else None,
     )
 
 

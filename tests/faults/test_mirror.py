@@ -1,0 +1,231 @@
+"""The setting `mirror`: the table's positions kept a second time, and readers that go on from there."""
+
+import fcntl
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from pipelines.landing.coordinators import kept_in
+from pipelines.landing.ledger.mirror import Mirrored, mirrored, standing
+from pipelines.landing.logstore import Logstore
+from pipelines.landing.run.report import CheckpointOutcome
+from pipelines.landing.watch.health import Finding, Kind, Level, findings
+from pipelines.landing.watch.vitals import vitals
+from sls_io.checkpoints.store import reset
+from sls_io.values.settings import Group
+from sls_io.values.window import HOUR_S, Cursor
+from tests.contract import vendor_consumer
+from tests.contract.teller import Teller
+from tests.faults.judge import assert_whole, pass_by
+from tests.worlds.command_line import Command
+from tests.worlds.one_logstore import PROJECT, World, group
+
+COPY = "positions"
+"""A group that feeds no table."""
+PLACES = ("file:{folder}/positions.json", "sql:sqlite:///{folder}/positions.db", f"group:{COPY}")
+
+
+@pytest.fixture
+def world(calm: World) -> World:
+    """20 logs, some minutes old; nothing has landed."""
+    with calm.client as client:
+        client.create_group(Group(name=COPY, timeout_s=30, heartbeat_s=5))
+    calm.put(20)
+    calm.emulator.admin.advance(300)
+    return calm
+
+
+def with_mirror(world: World, where: str) -> None:
+    """The world's logstore has this mirror from now on."""
+    world.logstore = world.changed(mirror=where)
+
+
+def landed(world: World, rows: int) -> Mirrored:
+    """A live run that lands so many rows and publishes each checkpoint; where its mirror stands then."""
+    with world.run() as run:
+        assert run.land().rows == rows and run.reconcile().ok
+        assert {p.outcome for p in run.checkpoint()} <= {CheckpointOutcome.MOVED, CheckpointOutcome.UNCHANGED}
+        assert run.mirrored is not None
+        return run.mirrored
+
+
+def positions(logstore: Logstore, world: World) -> Mapping[int, Cursor | None]:
+    """What the mirror keeps."""
+    with world.client as client:
+        kept = kept_in(logstore.mirror, logstore, client).read()
+        return {shard: entry.cursor for shard, entry in kept.items()}
+
+
+def frontiers(world: World) -> dict[int, Cursor]:
+    """Where the table is."""
+    return {shard: entry.frontier for shard, entry in world.ledger.shards.items()}
+
+
+def finding(world: World) -> Finding:
+    """What a look says of the mirror."""
+    with world.client as client:
+        found = findings(vitals(world.logstore, lambda: world.lake, lambda: client), world.logstore)
+    return next(each for each in found if each.kind is Kind.MIRROR)
+
+
+@pytest.mark.parametrize("place", PLACES, ids=["file", "database", "group"])
+def test_each_live_run_leaves_its_mirror_where_the_table_is(world: World, tmp_path: Path, place: str) -> None:
+    with_mirror(world, place.format(folder=tmp_path))
+    assert finding(world).level is Level.OK, "before the first landing"
+    for rows in (20, 10, 0):
+        world.put(rows if rows == 10 else 0)
+        world.emulator.admin.advance(60)
+        done = landed(world, rows)
+        assert (done.shards, done.behind, done.lag_s, done.raw_bytes, done.trouble) == (2, 0, 0.0, 0, "")
+        assert done.moved == (0 if not rows else 2)
+        assert positions(world.logstore, world) == frontiers(world)
+        pass_by(world)
+    assert finding(world).level is Level.OK and "2 of 2 shards are where the table is" in finding(world).text
+    assert_whole(world)
+
+
+def test_what_is_further_or_was_put_there_by_a_person_stays_and_is_told_after_an_hour(
+    world: World, tmp_path: Path
+) -> None:
+    with_mirror(world, f"file:{tmp_path}/positions.json")
+    landed(world, 20)
+    before = frontiers(world)
+    with world.client as client:
+        store = kept_in(world.logstore.mirror, world.logstore, client)
+        reset(store, {0: before[0]})
+        store.write({1: Cursor(before[1] + 1000)})
+    for waited_s, level in ((600, Level.OK), (HOUR_S, Level.WARN)):
+        world.put(20)
+        world.emulator.admin.advance(waited_s)
+        pass_by(world)
+        done = landed(world, 20)
+        assert (done.behind, done.trouble) == (1, "") and done.lag_s >= waited_s - 60
+        assert positions(world.logstore, world) == {0: before[0], 1: before[1] + 1000}
+        found = finding(world)
+        assert found.level is level and found.numbers["shards behind"] == 1
+        assert found.numbers["mirror lag s"] == done.lag_s
+    assert "of 2 shards are where the table is; by 1." in found.text
+    assert world.checkpoints() == frontiers(world)
+
+
+def test_a_mirror_that_cannot_be_written_costs_no_landing_and_is_a_finding(
+    world: World, tmp_path: Path, command: Command
+) -> None:
+    (tmp_path / "folder").mkdir()
+    rows = 20
+    for where, why in (
+        (f"file:{tmp_path}/folder", "is no file"),
+        ("sql:env:NOT_SET", "NOT_SET is not set"),
+        ("group:nobody", "ConsumerGroupNotExist"),
+    ):
+        with_mirror(world, where)
+        assert why in landed(world, rows).trouble
+        found = finding(world)
+        assert found.level is Level.WARN and why in found.text and len(found.cures) == 1
+        rows = 5
+        world.put(5)
+        world.emulator.admin.advance(60)
+        pass_by(world)
+    world.logstore = world.changed(mirror="")
+    world.land()
+    assert_whole(world)
+
+    defs = tmp_path / "defs.yaml"
+    defs.write_text(defs.read_text() + "  mirror: group:nobody\n")
+    health = {each["kind"]: each for each in command("describe")["health"]}
+    assert health["mirror"]["level"] == "warn" and "ConsumerGroupNotExist" in health["mirror"]["text"]
+    assert "mirror" in command("describe", json=False)["text"]
+
+
+def test_a_group_that_is_read_keeps_its_place_and_the_rest_is_copied(world: World) -> None:
+    with_mirror(world, f"group:{COPY}")
+    with world.client as client:
+        client.heartbeat(COPY, "somebody", ())
+        assert client.heartbeat(COPY, "somebody", ())
+        done = landed(world, 20)
+    assert done.moved == 0 and "'somebody' reads it" in done.trouble
+    pass_by(world, 60)
+    assert landed(world, 0).moved == 2
+    assert positions(world.logstore, world) == frontiers(world)
+
+
+def test_a_mirror_that_does_not_answer_is_waited_for_only_so_long(world: World, tmp_path: Path) -> None:
+    with_mirror(world, f"file:{tmp_path}/positions.json")
+    world.land()
+    lock = os.open(tmp_path / "positions.json.lock", os.O_RDWR)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        world.put(5)
+        world.emulator.admin.advance(60)
+        (tmp_path / "positions.json").unlink()
+        os.truncate(tmp_path / "positions.json.lock", 0)
+        done = mirrored(world.logstore, world.lake, wait_s=0.2)
+    finally:
+        os.close(lock)
+    assert done is not None and done.trouble == "no answer within 0.2 s"
+    with world.client as client:
+        # What was waited for may have been done since.
+        assert standing(world.logstore, world.lake, client, write=True).behind == 0
+    assert positions(world.logstore, world) == frontiers(world)
+
+
+@pytest.fixture
+def consumers() -> Iterator[list[Teller]]:
+    """Programs that end with the test."""
+    started: list[Teller] = []
+    yield started
+    for each in started:
+        each.kill()
+
+
+def test_after_a_lost_group_the_vendors_consumer_goes_on_from_the_mirror_and_runs_from_the_table(
+    world: World, tmp_path: Path, command: Command, consumers: list[Teller]
+) -> None:
+    where = f"file:{tmp_path}/positions.json"
+    with_mirror(world, where)
+    landed(world, 20)
+    with world.client as client:
+        client.delete_group(world.logstore.group.name)
+        for n in range(100, 110):
+            key = f"{(n % 2) * 8:x}".ljust(32, "0")
+            client.put_raw(group([{"key": key, "n": str(n), "status": "200"}]), key=key)
+        done = command("checkpoints", "set", "--to", "group:theirs", "--from", where, "--execute")
+        assert done["code"] == 0, done["error"]
+        assert {s["shard"]: s["cursor"] for s in done["shards"]} == frontiers(world)
+        kept = {shard: entry.cursor for shard, entry in client.checkpoints("theirs").items()}
+        assert kept == frontiers(world)
+    service = world.logstore.service.logstore
+    program = [sys.executable, "-m", vendor_consumer.__name__, PROJECT, service, "theirs", "c", "0", "begin"]
+    variables = {**os.environ, "http_proxy": world.emulator.endpoint, "no_proxy": ""}
+    consumers.append(Teller(program, variables, threading.Condition()))
+    consumers[0].wait(lambda: len(consumers[0].seen) >= 10)
+    consumers[0].leave()
+    assert sorted(n for _, _, n in consumers[0].seen) == [*range(100, 110)], "each once, and none of before"
+
+    # The group that feeds the table is made anew by the next run, which goes by the table.
+    world.emulator.admin.advance(60)
+    assert landed(world, 10).behind == 0
+    assert positions(world.logstore, world) == frontiers(world) == world.checkpoints()
+    world.assert_each_log_once()
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("positions.json", "one of file:/PATH, sql:ADDRESS"),
+        ("file:positions.json", "from the root on"),
+        ("sql:postgresql://me:secret@host/db", "has a password in it"),
+        ("sql:sqlite:///positions.db", "from the root on"),
+        ("group:lake", "the group of the table itself"),
+        ("csv:/tmp/x.csv", "one of file:/PATH"),
+        ("group:a b", "letters"),
+    ],
+)
+def test_a_mirror_that_can_be_none_is_refused_with_the_settings(calm: World, where: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as refused:
+        calm.changed(mirror=where)
+    assert "secret" not in str(refused.value).partition("[type=")[0]
