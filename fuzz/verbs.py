@@ -33,7 +33,7 @@ from fuzz.lane import Broken, drawn
 from fuzz.moves import CALM, Killed, Move, Moves, Trouble
 from fuzz.scene import BEGIN_S, Scene
 from pipelines.landing.hours import hour_of
-from pipelines.landing.table.calls import line
+from pipelines.landing.table.commands import line
 from sls_io.emulator import Emulator
 from sls_io.values.errors import DecodeError, InvariantBroken, SlsError
 

@@ -14,7 +14,7 @@ from pipelines.cli.output import Output, verb
 from pipelines.landing.doctor.look import look
 from pipelines.landing.doctor.trial import Grade, Question, Trial, made
 from pipelines.landing.spark.session import engine_here
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.values.cures import Do
 from sls_io.values.errors import ConfigError
@@ -42,7 +42,7 @@ def doctor(output: Output, *, name: str | None) -> None:
     counted = {grade: sum(trial.grade is grade for trial in trials) for grade in Grade}
     wrong = counted[Grade.WRONG]
     output.say(f"{len(trials)} trials: {', '.join(f'{n} {grade}' for grade, n in counted.items() if n)}")
-    documents = [{**asdict(trial), "changes": calls.documents(trial.changes)} for trial in trials]
+    documents = [{**asdict(trial), "changes": commands.documents(trial.changes)} for trial in trials]
     output.result({"table": logstore.table, "ok": not wrong, "trials": documents})
     if wrong:
         click.get_current_context().exit(EXIT_FAILED)

@@ -18,7 +18,7 @@ from pipelines.landing.inspection.landings import (
 )
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.abort import plan_abort
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.values.cures import Call
 from sls_io.wire.client import SlsClient
@@ -83,7 +83,7 @@ def _show(output: Output, found: Landings, chosen: list[OneLanding]) -> None:
     output.say(f"{len(chosen)} of {len(found.found)} landings; the time-out is {span(found.timeout_s)}")
     if found.others:
         output.say(f"{found.others} other files that no snapshot has:")
-        output.say_cures(calls.WINDOWS.plus(does="lists them"))
+        output.say_cures(commands.WINDOWS.plus(does="lists them"))
     for x in chosen:
         if x.state is Stage.HANGING:
             output.say_cures(Call(("landings", "abort", x.run), does="makes sure that it is never committed"))

@@ -32,7 +32,7 @@ from pipelines.cli import session as sessions
 from pipelines.cli.logstores import LOGSTORE_OPTIONS, check_named, logstore_option
 from pipelines.cli.session import SAID, UNWRITTEN
 from pipelines.landing import json_log
-from pipelines.landing.table.calls import PROGRAM, documents, line
+from pipelines.landing.table.commands import PROGRAM, documents, line
 from pipelines.landing.umask import keep_others_out
 from sls_io.values.errors import (
     ConfigError,

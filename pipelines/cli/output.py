@@ -36,7 +36,7 @@ from pipelines.cli.session import DRY_RUN, SAID, UNWRITTEN
 from pipelines.landing import json_log
 from pipelines.landing.commit.effect import Note
 from pipelines.landing.hours import hour_text, hours_text
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from sls_io.values.cures import Call, Cure
 from sls_io.values.deadline import Deadline
 
@@ -102,9 +102,9 @@ class Output:
 
     def say_cures(self, *cures: Cure) -> None:
         """What settles it, on lines of their own that run as they are copied; `cures` in the document."""
-        self._cures += calls.documents(cures, session.logstore())
+        self._cures += commands.documents(cures, session.logstore())
         for cure in cures:
-            self.say(f"  {escape(calls.line(cure, session.logstore()))}")
+            self.say(f"  {escape(commands.line(cure, session.logstore()))}")
 
     def say_notes(self, notes: Iterable[Note]) -> None:
         """A line each, as bad as it is."""
@@ -114,7 +114,7 @@ class Output:
     def say_dry(self, does: Call | None = None, *, loses: Sequence[str] = (), by: str = "--execute") -> None:
         """Say that this was a dry run, and the call that does it, in the document `does_it` with what it
         `loses`: `does`, or the call as it was typed and `by`; "" for a verb that does it without."""
-        call = calls.shown(does, session.logstore()) if does else session.typed_to_do_it(by)
+        call = commands.shown(does, session.logstore()) if does else session.typed_to_do_it(by)
         self._does_it = {"call": call, "loses": list(loses)} if call else {}
         again = "this does it:" if call else f"add {by} to do it" if by else f"leave {DRY_RUN} out to do it"
         self.say(f"dry run: nothing was changed; {again}")

@@ -10,7 +10,7 @@ from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.run.report import FIRST_RUN, PlanReport, notes_of
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.planning.waits import Why
 from sls_io.wire.client import SlsClient
@@ -51,4 +51,4 @@ def show(output: Output, report: PlanReport) -> None:
         say_backlog(output, shard, backlog)
     output.say_notes(notes_of(report))
     if paused := sorted(shard for shard, reason in report.waits.items() if reason.kind is Why.PAUSED):
-        output.say_cures(calls.resume(paused))
+        output.say_cures(commands.resume(paused))

@@ -14,7 +14,7 @@ from pipelines.cli.stores import PLACES, SPANS, SpanParam, store_of
 from pipelines.landing.inspection.describe import describe, read_ledger
 from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.checkpoints.copying import Positions
 from sls_io.checkpoints.group import GroupCheckpoints
@@ -186,7 +186,7 @@ def refuse_fed(asked: CopyRequest) -> None:
                 "has got: a checkpoint that is moved would change nothing",
                 cures=(
                     move.plus(does="moves that table"),
-                    calls.PUBLISH.plus(*its, does="publishes what it has"),
+                    commands.PUBLISH.plus(*its, does="publishes what it has"),
                 ),
             )
 

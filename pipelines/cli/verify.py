@@ -14,7 +14,7 @@ from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.inspection.proof import NOT_VERIFIED, OWED, VERIFIED, Proof, ShardProof, Verdict
 from pipelines.landing.inspection.verify import verify as prove
 from pipelines.landing.inspection.whole import every_file, no_file
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.metrics import tell_proof
 from sls_io.wire.client import SlsClient
@@ -56,7 +56,7 @@ def verify(output: Output, *, name: str | None, pull: bool, hours: range | None,
     show(output, proof)
     if unkept := tell_proof(logstore, proof):
         output.say(escape(unkept))
-    cures = calls.documents(proof.cures, session.logstore())
+    cures = commands.documents(proof.cures, session.logstore())
     output.result({"ok": proof.ok, "verdict": proof.verdict, **asdict(proof), "cures": cures})
     if proof.verdict != VERIFIED:
         click.get_current_context().exit(_EXIT[proof.verdict])
@@ -106,7 +106,7 @@ def _say_how_far(output: Output, proof: Proof) -> None:
         output.say(f"{whole.rows:,} rows read in every column: {whole.files:,} files")
     if whole.others:
         output.say(f"of {whole.others:,} files only the columns were read that tell which rows there are")
-        output.say_cures(calls.VERIFY_ROWS.plus(does="reads them all"))
+        output.say_cures(commands.VERIFY_ROWS.plus(does="reads them all"))
     pulled = [shard.rows_pulled for shard in proof.shards if shard.rows_pulled is not None]
     if pulled:
         windows = sum(shard.windows_pulled for shard in proof.shards)

@@ -15,7 +15,7 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.history import Entry, History, history
 from pipelines.landing.ledger.state import others_text
 from pipelines.landing.ledger.values import Landed
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.values.window import HOUR_S
 
@@ -39,7 +39,7 @@ def windows(output: Output, *, name: str | None, last: int, orphans: bool, floor
     found = history(resolve(name), Lake.default(), orphans=orphans, floor_s=floor_hours * HOUR_S)
     shown = found.entries[-last:]
     show(output, found, shown)
-    cures = calls.documents(found.cures, session.logstore())
+    cures = commands.documents(found.cures, session.logstore())
     output.result({**asdict(found), "entries": [_plain(e) for e in shown], "cures": cures})
     if found.unreadable:
         click.get_current_context().exit(EXIT_FAILED)

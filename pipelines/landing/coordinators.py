@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from sls_io.checkpoints.group import GroupCheckpoints
 from sls_io.checkpoints.local_file import LocalFile
 from sls_io.checkpoints.store import CheckpointStore
@@ -205,8 +205,8 @@ def _group(name: str, logstore: Logstore, client: SlsClient, *, written: bool) -
         raise ConfigError(
             f"runs of {logstore.name} keep their checkpoints beside leases, not in a consumer group",
             cures=(
-                calls.DESCRIBE.plus(does="shows them"),
-                calls.PUBLISH.plus(does="publishes them"),
+                commands.DESCRIBE.plus(does="shows them"),
+                commands.PUBLISH.plus(does="publishes them"),
                 Do("name another group or store"),
             ),
         )
@@ -226,7 +226,7 @@ def _filled_by(logstore: Logstore, where: str, reader: str) -> str:
     if _beside_leases(logstore, reader) or not is_group_name(reader):
         return ""
     named = ("--from", f"group:{reader}", "--to", where, "--reader", reader, "--forward-only")
-    return calls.shown(Call(("checkpoints", "set", *named)))
+    return commands.shown(Call(("checkpoints", "set", *named)))
 
 
 def _database(text: str) -> str:

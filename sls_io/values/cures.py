@@ -1,7 +1,8 @@
 """What settles an error or a trouble, as values: a command of the program, or what a person does by hand.
 
 A sentence says what is wrong, and its cures stand beside it. So nobody has to find a command in a text: who
-shows them adds the program, the logstore and `--execute`, and a test parses every one of them.
+shows them adds the program, the logstore and `--execute`, and a test parses every one of them. The commands
+themselves, and how they become text, stand on the landing's side (`commands.py`).
 """
 
 from typing import NamedTuple

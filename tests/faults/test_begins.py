@@ -12,7 +12,7 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.operations.forget import plan_forget_before
 from pipelines.landing.recovery.adopt import plan_adopt
-from pipelines.landing.table.calls import LAND
+from pipelines.landing.table.commands import LAND
 from sls_io.values.errors import LedgerBroken, SlsError
 from sls_io.values.window import HOUR_S
 from tests.faults.judge import assert_whole, pass_by

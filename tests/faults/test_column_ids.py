@@ -7,8 +7,8 @@ import pytest
 from pyiceberg.types import BinaryType, IntegerType, LongType, MapType, StringType
 
 from pipelines.landing.maintenance.maintain import Maintainer
-from pipelines.landing.table import calls
-from pipelines.landing.table.calls import shown
+from pipelines.landing.table import commands
+from pipelines.landing.table.commands import shown
 from sls_io.values.errors import ConfigError, LedgerBroken
 from sls_io.values.window import HOUR_S
 from tests.faults.judge import assert_whole
@@ -87,12 +87,12 @@ def test_a_column_of_ours_under_another_id_is_refused_and_comes_back_with_its_va
     with pytest.raises(LedgerBroken, match=says) as refused:
         world.land()
 
-    assert refused.value.cures == (calls.RESTORE,)
+    assert refused.value.cures == (commands.RESTORE,)
     assert not command("verify")["ok"] and command("table", "columns")["code"] != 0
     assert command(*RESTORE)["committed"] is None
     with pytest.raises(LedgerBroken, match=says):
         world.land()
-    done = command(*shown(calls.RESTORE).split()[1:])
+    done = command(*shown(commands.RESTORE).split()[1:])
     assert done["code"] == 0 and done["committed"], done
     now = {field.name: field for field in world.table.schema().fields}
     assert {name: now[name] for name in fields} == fields

@@ -20,7 +20,7 @@ from pipelines.landing.hours import hour_text, hours_of
 from pipelines.landing.ledger.reading import Misread, Unreadable, reading
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.replace import execute_replace, plan_replace
-from pipelines.landing.table.calls import VERIFY
+from pipelines.landing.table.commands import VERIFY
 from sls_io.values.cures import Do
 from sls_io.values.errors import LedgerBroken, TransportError
 from sls_io.values.window import HOUR_S

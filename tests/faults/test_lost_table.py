@@ -23,7 +23,7 @@ from pipelines.landing.inspection.verify import verify
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.recovery.register import plan_register, register
 from pipelines.landing.recovery.start_over import plan_start_over, start_over
-from pipelines.landing.table.calls import REGISTER, START_OVER
+from pipelines.landing.table.commands import REGISTER, START_OVER
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.former import number_of
 from pipelines.landing.table.lake import Lake

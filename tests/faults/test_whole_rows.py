@@ -21,7 +21,7 @@ from pipelines.landing.inspection.whole import DAYS, every_file, of_day
 from pipelines.landing.ledger.reading import Unreadable, read_whole
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.maintenance.maintain import Maintainer
-from pipelines.landing.table.calls import VERIFY_ROWS, line
+from pipelines.landing.table.commands import VERIFY_ROWS, line
 from sls_io.values.cures import Do
 from sls_io.values.errors import TransportError
 from sls_io.values.settings import Service

@@ -18,7 +18,7 @@ from pipelines.cli.logstores import resolve_to_land
 from pipelines.cli.main import EXIT_FAILED, run
 from pipelines.landing.hours import hour_of
 from pipelines.landing.run.driver import Run
-from pipelines.landing.table.calls import UPGRADE
+from pipelines.landing.table.commands import UPGRADE
 from pipelines.landing.table.lake import Lake
 from sls_io.emulator.handle import Emulator, start
 from sls_io.values.errors import LedgerBroken

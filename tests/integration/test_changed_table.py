@@ -11,7 +11,7 @@ from pipelines.landing.commit.operation import execute
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.run.report import LandingReport
-from pipelines.landing.table.calls import ADOPT
+from pipelines.landing.table.commands import ADOPT
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import ConfigError, LedgerBroken

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
-from pipelines.landing.table.calls import retype
+from pipelines.landing.table.commands import retype
 from sls_io.values.errors import ConfigError
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World

@@ -15,7 +15,7 @@ from pipelines.landing.inspection.proof import Proof
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.rollback import plan_rollback
-from pipelines.landing.table.calls import line
+from pipelines.landing.table.commands import line
 from sls_io.values.cures import Do
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 

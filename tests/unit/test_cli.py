@@ -20,7 +20,7 @@ from pipelines.cli.stores import Moment, PlaceParam
 from pipelines.dagster_client import Progress
 from pipelines.landing.hours import check_begun, hour_text
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from sls_io.emulator import Emulator
 from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.values.errors import ConfigError, InvariantBroken
@@ -237,7 +237,7 @@ def test_hours_that_dagster_has_not_yet_are_refused_with_the_hour_the_clock_and_
     assert said.startswith("2026-05-10-09:00 has not begun by this machine's clock (2026-05-10-08:01 UTC)")
     assert "ask for hours up to 2026-05-10-08:00" in said
     (call,) = refused.value.cures
-    assert calls.shown(call) == ("sls-lake backfill --local --from 2026-05-10-05:00 --to 2026-05-10-09:00")
+    assert commands.shown(call) == ("sls-lake backfill --local --from 2026-05-10-05:00 --to 2026-05-10-09:00")
 
 
 def test_a_backfill_of_an_hour_to_come_asks_no_dagster(

@@ -13,7 +13,7 @@ import pytest
 from pipelines.cli.main import EXIT_USAGE, cli, kind_of, run
 from pipelines.cli.output import Output
 from pipelines.cli.session import SAID
-from pipelines.landing.table.calls import VERIFY
+from pipelines.landing.table.commands import VERIFY
 from pipelines.landing.table.lake import NoMetadata
 from sls_io.emulator import Emulator
 from sls_io.values.errors import LedgerBroken, Throttled

@@ -15,7 +15,7 @@ from pipelines.cli.output import Output
 from pipelines.cli.session import TYPED
 from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import Decision, Finished
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Removal(Effect):
     """Rows that leave."""
 
     WHAT = "{table}: rows leave"
-    THEN = (calls.VERIFY.plus(does="proves it"),)
+    THEN = (commands.VERIFY.plus(does="proves it"),)
 
     table: str
     rows: int
@@ -93,13 +93,13 @@ def test_a_dry_run_ends_with_the_call_that_does_it_and_a_program_gets_it_with_wh
 
 def test_a_decision_names_its_own_call() -> None:
     document = json.loads(
-        end(Decision(view=VIEW, does=calls.REGISTER.plus("--metadata", "/a b")), as_json=True)
+        end(Decision(view=VIEW, does=commands.REGISTER.plus("--metadata", "/a b")), as_json=True)
     )
     assert shlex.split(document["does_it"]["call"])[-3:] == ["--metadata", "/a b", "--execute"]
 
 
 def test_what_is_refused_names_no_call_that_would_be_and_what_may_be_done_instead() -> None:
-    refused = Decision(view=VIEW, refusal="rows are missing", cures=(calls.rollback(7, does="goes back"),))
+    refused = Decision(view=VIEW, refusal="rows are missing", cures=(commands.rollback(7, does="goes back"),))
     said = end(refused)
     assert "--execute is refused: rows are missing" in said and "this does it" not in said
     assert said.endswith("  sls-lake table rollback 7   # goes back\n")

@@ -11,7 +11,7 @@ from pipelines.landing.inspection.error_rows import ErrorRows, HourErrors
 from pipelines.landing.inspection.proof import Proof, ShardProof
 from pipelines.landing.inspection.runway import CURE, Runway, ShardRunway
 from pipelines.landing.ledger.mirror import Mirrored
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.watch.health import (
     ABOUT,
     FINDINGS,
@@ -126,13 +126,13 @@ def test_every_kind_has_a_rule_and_says_what_it_is_about() -> None:
 def test_a_fact_that_nobody_asked_for_is_no_finding_and_one_that_nobody_knows_is() -> None:
     assert findings(Vitals(), logstore()) == ()
     for kind in Kind:
-        found = judged({kind.value: Unknown("the catalog is down", (calls.VERIFY,))})
+        found = judged({kind.value: Unknown("the catalog is down", (commands.VERIFY,))})
         assert (found.level, found.text) == (UNKNOWN, "nobody knows: the catalog is down")
-        assert found.cures == (calls.VERIFY,), "what settles it is not lost with the error"
+        assert found.cures == (commands.VERIFY,), "what settles it is not lost with the error"
 
 
 def test_what_settles_a_ledger_is_told_once_for_people_and_with_each_finding_for_programs() -> None:
-    cures = (calls.rollback(7), Do("restore the catalog"))
+    cures = (commands.rollback(7), Do("restore the catalog"))
     found = findings(
         Vitals(("gone",), lag=Unknown("gone", cures), wear=Unknown("gone", cures), cures=cures), logstore()
     )

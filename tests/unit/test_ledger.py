@@ -19,7 +19,7 @@ from pipelines.landing.ledger.codec import (
 )
 from pipelines.landing.ledger.fence import merge, withdrawn
 from pipelines.landing.ledger.values import Adopted, Delta, Forgotten, Gone, Landed
-from pipelines.landing.table.calls import ADOPT
+from pipelines.landing.table.commands import ADOPT
 from sls_io.planning.values import Edge, LedgerChange, Suspicion
 from sls_io.values.claim import CURSOR_UNKNOWN, GAP_EXPIRED, GAP_SHARD_GONE, Gap, Ledger, ShardLedger
 from sls_io.values.errors import Breach, LedgerBroken

@@ -11,7 +11,7 @@ from pipelines.cli.backfill import backfill
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.landing.commit.operation import Tools
 from pipelines.landing.operations.replace import execute_replace, plan_replace
-from pipelines.landing.table.calls import line
+from pipelines.landing.table.commands import line
 from sls_io.values.cures import Cure
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World

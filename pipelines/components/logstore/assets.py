@@ -69,7 +69,7 @@ from pipelines.landing.operations.reach import Lack, lacking, retention_took
 from pipelines.landing.run.driver import Run
 from pipelines.landing.run.holder_name import of_run
 from pipelines.landing.run.report import LandingReport
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import Finding, Kind, Level, Vitals
 from pipelines.landing.watch.vitals import after_landing, reconciled
@@ -494,7 +494,7 @@ def _checked(context: dg.AssetExecutionContext, logstore: Logstore, found: Findi
     """The check's result; a run launched without the check fails where the check would have."""
     yield from _told(context, verdict(logstore, found), context.log_event)
     if found.level is Level.FAIL and not _selected(context, found.kind.value):
-        raise LedgerBroken(found.text, cures=(calls.VERIFY,))
+        raise LedgerBroken(found.text, cures=(commands.VERIFY,))
 
 
 def _told(

@@ -28,7 +28,7 @@ from pipelines.landing.inspection.verify import verify
 from pipelines.landing.inspection.whole import of_day
 from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import Finding, Kind, Level, Unknown, Vitals, findings
 from pipelines.landing.watch.metrics import tell_proof
@@ -80,7 +80,7 @@ def proven_result(logstore: Logstore, proof: Proof, *, seconds: float) -> dict[s
     lines = [
         proof.verdict,
         *found.lines,
-        *(calls.line(cure, logstore.option) for cure in proof.cures),
+        *(commands.line(cure, logstore.option) for cure in proof.cures),
         *proof.notes,
         *_decided(proof.shards),
     ]

@@ -7,7 +7,7 @@ import dagster as dg
 
 from pipelines.landing.inspection.cures import give_cures
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table.calls import line
+from pipelines.landing.table.commands import line
 from sls_io.values.errors import ConfigError, SlsError
 
 

@@ -25,7 +25,7 @@ from pipelines.components.logstore.failures import plainly, require_endpoint
 from pipelines.components.logstore.metadata import Metadata, bullets
 from pipelines.components.logstore.schedule import ERRORS, MODE_TAG
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import (
     ABOUT,
@@ -200,7 +200,7 @@ def _named(cures: Sequence[Cure], option: str) -> dict[str, str]:
     named: dict[str, list[str]] = {}
     for cure in cures:
         does = cure.does if isinstance(cure, Call) else "by hand"
-        named.setdefault(does or "what settles it", []).append(calls.shown(cure, option))
+        named.setdefault(does or "what settles it", []).append(commands.shown(cure, option))
     return {does: "\n".join(lines) for does, lines in named.items()}
 
 

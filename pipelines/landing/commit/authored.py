@@ -46,7 +46,7 @@ from pipelines.landing.ledger.reading import Unreadable, entries_of, manifests_o
 from pipelines.landing.ledger.state import TableState, held_columns, landed_snapshot
 from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.ledger.values import Adopted, Deed, Forgotten, Landed
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.data_files import partition_text
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.trouble import storage_trouble
@@ -240,7 +240,7 @@ def _send(
         raise LandingUnknown(
             f"the answer to the commit was lost and {name} cannot be read: {error}. Asking for "
             "the same again is safe",
-            cures=(calls.WINDOWS.plus(does="shows whether it is there, when the table can be read"),),
+            cures=(commands.WINDOWS.plus(does="shows whether it is there, when the table can be read"),),
         ) from error
     if reloaded is not None and there(reloaded):
         return

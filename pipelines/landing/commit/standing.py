@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from sls_io.values.errors import CommitStands, InvariantBroken, LandingUnknown, LedgerBroken, SlsError
 
 
@@ -43,5 +43,5 @@ def commits(table: str) -> Iterator[Made]:
             raise
         raise CommitStands(
             f"{made.what} and stands. What came after it failed: {error}",
-            cures=(calls.WINDOWS.plus(does="before you ask for the same again"),),
+            cures=(commands.WINDOWS.plus(does="before you ask for the same again"),),
         ) from error

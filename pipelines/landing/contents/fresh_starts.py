@@ -9,7 +9,7 @@ from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.values import Forgotten, Key
 from pipelines.landing.ledger.ways import PastLanding
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from sls_io.values.claim import Ledger
 from sls_io.values.errors import ConfigError
 from sls_io.values.shard import Head
@@ -76,7 +76,7 @@ def starts_of(
     if unknown:
         raise ConfigError(
             f"the service lists no shard {unknown[0]}",
-            cures=(calls.DESCRIBE.plus(does="shows those it has"),),
+            cures=(commands.DESCRIBE.plus(does="shows those it has"),),
         )
     unnamed = sorted(set(listed) - set(cursors))
     if at is None and unnamed:

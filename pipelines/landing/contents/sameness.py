@@ -25,7 +25,7 @@ from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import Misread, tasks_of
 from pipelines.landing.ledger.values import Count
 from pipelines.landing.ledger.ways import PastLanding, newest_forgotten, newest_way, pasts
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from sls_io.values.cures import Do
 from sls_io.values.errors import LedgerBroken
 
@@ -85,12 +85,12 @@ def _other_rows(
         return LedgerBroken(
             f"table {place.name} misses rows: of {origin} in shard {short} it holds {rows[short][0]}, its "
             f"ledger says {rows[short][1]}{after}; nothing was changed",
-            cures=(calls.VERIFY_PULL, *option),
+            cures=(commands.VERIFY_PULL, *option),
         )
     back = way_back(place.table, known=files)
-    to_back = (calls.rollback(back.id),) if back is not None else ()
+    to_back = (commands.rollback(back.id),) if back is not None else ()
     what = f"shard {min(rows)} of {origin}" if rows else origin
     return LedgerBroken(
         f"{what} holds other rows in {place.name} than its ledger says; nothing was changed",
-        cures=(calls.VERIFY_PULL, *to_back, *option),
+        cures=(commands.VERIFY_PULL, *to_back, *option),
     )

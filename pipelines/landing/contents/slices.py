@@ -31,7 +31,7 @@ from pipelines.landing.contents.holdings import Asks, Holdings, Listed, ServiceE
 from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.values import Adopted, Forgotten, Gone
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.contract import rows_of
 from sls_io.values.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.values.cures import Cure, Do
@@ -210,7 +210,7 @@ def check_nowhere_else(held: Holdings, cursors: Mapping[int, IntervalSet], hours
     """
     others = elsewhere(held, cursors, hours)
     if others:
-        raise RowsElsewhere(held.name, hours, others, cures=(calls.VERIFY_PULL,))
+        raise RowsElsewhere(held.name, hours, others, cures=(commands.VERIFY_PULL,))
 
 
 def check_nowhere(held: Holdings, cursors: Mapping[int, IntervalSet]) -> None:
@@ -224,7 +224,7 @@ def check_nowhere(held: Holdings, cursors: Mapping[int, IntervalSet]) -> None:
             f"{held.name} holds rows that its ledger does not call landed, in receive hours "
             f"{', '.join(map(hour_text, sorted(there)[:_HOURS_NAMED_MAX]))}: filled now, they would be there "
             "twice; nothing was landed",
-            cures=(calls.VERIFY,),
+            cures=(commands.VERIFY,),
         )
 
 
@@ -303,7 +303,7 @@ def check_explained(held: Holdings | Place, found: Slice, *, adopted_too: bool) 
             raise LedgerBroken(
                 f"shard {key[1]} has rows in {held.name} that its ledger does not explain; "
                 "nothing was changed",
-                cures=(calls.VERIFY,),
+                cures=(commands.VERIFY,),
             )
         if beside and not adopted_too:
             raise ConfigError(

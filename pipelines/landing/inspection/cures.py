@@ -38,7 +38,7 @@ from pipelines.landing.operations.repair_manifests import plan_repair_manifests
 from pipelines.landing.operations.replace import accepted, accepted_together, evolved
 from pipelines.landing.operations.rollback import kept_by_rollback
 from pipelines.landing.recovery.adopt import begins_anew, find, plan_adopt
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.values.cures import Call, Cure, Do
 from sls_io.values.errors import InvariantBroken, LedgerBroken, SlsError, TransportError
@@ -112,7 +112,7 @@ def of_other_rows(case: Case, trouble: Trouble, *, pulled: bool) -> tuple[Cure, 
     found = _replaces(case, sorted(trouble.hours), instead)
     if trouble.missing and not pulled and not found:
         found.append(
-            calls.VERIFY_PULL.plus(does="names the hours that lost rows, where the service still has them")
+            commands.VERIFY_PULL.plus(does="names the hours that lost rows, where the service still has them")
         )
     back = _rollback(case, _brought_back(trouble)) or _Way((), 0)
     adopt, adopting = _adopt(case), tuple[Cure, ...]()
@@ -141,7 +141,7 @@ def _brought_back(trouble: Trouble) -> str:
 
 def brought_back(past: PastLanding, does: str = _BROUGHT_BACK, since: str = "") -> Call:
     """The rollback to `past`. It does what is said, or empties the table where that landing has no rows."""
-    return calls.rollback(past.id, does=f"{does if past.shown else _EMPTIED}{since}")
+    return commands.rollback(past.id, does=f"{does if past.shown else _EMPTIED}{since}")
 
 
 def _adopt(case: Case) -> Call | SlsError:
@@ -152,19 +152,19 @@ def _adopt(case: Case) -> Call | SlsError:
         gives_up = plan_adopt(*case.asked, at=at, found=found).refusal
     except SlsError as error:
         return error
-    return calls.ADOPT.plus(*("--at", "rows") * bool(at), *("--without-missing",) * bool(gives_up))
+    return commands.ADOPT.plus(*("--at", "rows") * bool(at), *("--without-missing",) * bool(gives_up))
 
 
 def with_options(case: Case, named: Sequence[Cure]) -> tuple[Cure, ...]:
     """These cures, `table adopt` with the options that it wants now, or what stands in its way instead."""
-    if calls.ADOPT not in named:
+    if commands.ADOPT not in named:
         return tuple(named)
     adopt = _adopt(case)
     if isinstance(adopt, TransportError):
         raise adopt
     settles = (adopt,) if isinstance(adopt, Call) else adopt.cures
     instead = settles or (Do(f"no command settles this now: {adopt}"),)
-    return each_once(each for cure in named for each in (instead if cure == calls.ADOPT else (cure,)))
+    return each_once(each for cure in named for each in (instead if cure == commands.ADOPT else (cure,)))
 
 
 def _left(trouble: Trouble) -> str:
@@ -258,7 +258,7 @@ def _planned_give_up(case: Case, lost: Collection[str], origin: str = "") -> tup
     view = plan_give_up(*case.asked, origin=origin, whole=whole).view
     # Of a file that tells which rows it holds only a look at every column told that it is damaged.
     rows = any(path.endswith(f"/{name}") for path in read for name in view.files)
-    return calls.GIVE_UP.plus(*(("--origin", origin) if origin else ()), *("--rows",) * rows), view
+    return commands.GIVE_UP.plus(*(("--origin", origin) if origin else ()), *("--rows",) * rows), view
 
 
 def _beside(command: Call) -> str:
@@ -299,7 +299,9 @@ def _relisted(case: Case) -> _Way | None:
     does = "lists the data files again that are lost with it, and keeps every row"
     if missing:
         does = f"lists again what is there; {missing} rows are missing then, and are named by a proof"
-    return _Way((calls.REPAIR_MANIFESTS.plus(*("--without-missing",) * bool(missing), does=does),), missing)
+    return _Way(
+        (commands.REPAIR_MANIFESTS.plus(*("--without-missing",) * bool(missing), does=does),), missing
+    )
 
 
 def _give_up(case: Case, lost: Collection[str]) -> _Way | None:
@@ -312,7 +314,7 @@ def _give_up(case: Case, lost: Collection[str]) -> _Way | None:
     again: tuple[Cure, ...] = ()
     if view.kept is not None and view.kept.lost < view.rows:
         does = "after that: lands again what the service still has"
-        again = tuple(calls.of_hours(calls.BACKFILL, span, does) for span in spans(view.hours))
+        again = tuple(commands.of_hours(commands.BACKFILL, span, does) for span in spans(view.hours))
     does = f"gives up the {view.rows} rows of the lost files, {_beside(command)}"
     return _Way((command.plus(does=does), *again), view.kept.lost if view.kept is not None else view.rows)
 
@@ -326,7 +328,7 @@ def _replaces(case: Case, hours: list[int], instead: str = "") -> list[Cure]:
         raise  # nobody knows whether it works: what loses rows is not named instead
     except SlsError:
         return []
-    return [calls.of_hours(calls.REPLACE, spans(each)[0], does) for each in found]
+    return [commands.of_hours(commands.REPLACE, spans(each)[0], does) for each in found]
 
 
 def replaceable(held: Holdings, hours: Sequence[int]) -> tuple[range, ...]:

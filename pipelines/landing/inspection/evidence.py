@@ -29,7 +29,7 @@ from pipelines.landing.ledger.state import (
 from pipelines.landing.ledger.values import Count
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import said_readable
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract, check_landable
 from sls_io.planning.again import Begins, begins_anew, readable_again
 from sls_io.planning.values import Again
@@ -211,7 +211,7 @@ def _refused(logstore: Logstore, table: Table) -> list[str]:
         contract = Contract.from_columns(logstore.columns)
         check_landable(contract, table.metadata, logstore.table, held_columns(table))
     except ConfigError as error:
-        named = (calls.line(cure, logstore.option) for cure in error.cures)
+        named = (commands.line(cure, logstore.option) for cure in error.cures)
         return [f"landings are refused: {error}", *named]
     return []
 

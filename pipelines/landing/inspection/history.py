@@ -19,7 +19,7 @@ from pipelines.landing.ledger.state import TableState, ancestry, facts, origins_
 from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
 from pipelines.landing.ledger.values import Deed, Landed, Operation
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.former import listed
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.values.claim import CURSOR_UNKNOWN
@@ -133,7 +133,7 @@ def history(
         raise ConfigError(
             f"there is no table {logstore.table}, neither in the catalog ({lake.place}) nor a file of one: "
             "nothing has landed yet",
-            cures=(calls.DESCRIBE.plus(does="asks the service, too"),),
+            cures=(commands.DESCRIBE.plus(does="asks the service, too"),),
         )
     lacking = [name for name in ("__origin__", "__receive_hour__") if name not in table.schema().column_names]
     if lacking:

@@ -32,7 +32,7 @@ from pipelines.landing.ledger.epochs import RUN_CHARS
 from pipelines.landing.ledger.state import TableState, facts, origins_named
 from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import ConfigError
@@ -160,7 +160,7 @@ class Landings:
         there = f"on their way are {', '.join(known)}" if known else "none is on its way"
         raise ConfigError(
             f"no landing {run[:64]!r} in {self.table}: {there}",
-            cures=(calls.LANDINGS,),
+            cures=(commands.LANDINGS,),
         )
 
 

@@ -29,7 +29,7 @@ from dataclasses import replace
 
 from pipelines.landing.barring import Bar, Bars
 from pipelines.landing.ledger.values import Adopted, Count, Deed, Forgotten, Gone, Key, Landed, Operation
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from sls_io.values.claim import GAP_EXPIRED, GAP_SHARD_GONE, GAP_SKIPPED, Gap, Ledger, ShardLedger
 from sls_io.values.cures import Do
 from sls_io.values.errors import Breach, InvariantBroken, LedgerBroken
@@ -132,7 +132,7 @@ def decode_deed(text: str) -> Deed | None:
 
 def _damaged(what: str) -> LedgerBroken:
     return LedgerBroken(
-        f"{what} cannot be read: its text is damaged", cures=(calls.ADOPT,), kind=Breach.DAMAGED
+        f"{what} cannot be read: its text is damaged", cures=(commands.ADOPT,), kind=Breach.DAMAGED
     )
 
 
@@ -145,7 +145,7 @@ def _body(text: str, what: str, *versions: str) -> str:
         raise _damaged(what)
     raise LedgerBroken(
         f"{what}: the text has version {version[:8]}, this release reads {' and '.join(versions)}",
-        cures=(calls.UPGRADE,),
+        cures=(commands.UPGRADE,),
     )
 
 

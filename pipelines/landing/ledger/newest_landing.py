@@ -11,7 +11,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import Unreadable, entries_of, gone, manifests_of
 from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.former import read, versions
 from sls_io.values.errors import LedgerBroken
 
@@ -50,7 +50,7 @@ def check_adds_up(table: Table, so: str = "nothing was changed") -> None:
     if problems:
         raise LedgerBroken(
             f"the newest landing in {'.'.join(table.name())} does not add up ({'; '.join(problems)}); {so}",
-            cures=lost[0].cures if lost else (calls.VERIFY,),
+            cures=lost[0].cures if lost else (commands.VERIFY,),
         )
 
 

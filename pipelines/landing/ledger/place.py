@@ -21,7 +21,7 @@ from pipelines.landing.ledger.start import check_origin, find_table, known
 from pipelines.landing.ledger.state import TableState, facts, read_state
 from pipelines.landing.ledger.values import Adopted
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger
 from sls_io.values.errors import ConfigError, printable
@@ -133,4 +133,4 @@ def _looked(table: Table | None, name: str, trust: Trust, *, columns: bool = Tru
 
 
 def _empty(name: str) -> ConfigError:
-    return ConfigError(f"nothing has landed in {name} yet", cures=(calls.LAND,))
+    return ConfigError(f"nothing has landed in {name} yet", cures=(commands.LAND,))

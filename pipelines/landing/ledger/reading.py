@@ -24,7 +24,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField, PrimitiveType
 
 from pipelines.landing.hours import hour_text
-from pipelines.landing.table import calls, second_look
+from pipelines.landing.table import commands, second_look
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import origin_place
 from pipelines.landing.table.trouble import is_storage, storage_trouble
@@ -69,10 +69,10 @@ class Unreadable(LedgerBroken):
         if listed is not None and self.path not in listed:
             kept = _newest_without(table, self.path)
             # The maintenance does not keep one alone.
-            return (restore, calls.expire(kept)) if kept > 1 else (restore,)
+            return (restore, commands.expire(kept)) if kept > 1 else (restore,)
         # Other columns may be damaged than those that tell which rows there are.
         whole = isinstance(file, DataFile) and table.io.new_input(file.file_path).exists()
-        return (restore, calls.VERIFY_ROWS if whole else calls.VERIFY)
+        return (restore, commands.VERIFY_ROWS if whole else commands.VERIFY)
 
 
 class Misread(InvariantBroken):

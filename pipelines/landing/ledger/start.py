@@ -16,7 +16,7 @@ from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.state import TableState, names_of
 from pipelines.landing.ledger.values import Delta
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.planning.again import Begins
 from sls_io.planning.plan import fallen_back, since_start, since_start_in
@@ -61,7 +61,7 @@ def find_table(lake: Lake, logstore: Logstore, client: SlsClient) -> Table | Non
             Do("restore the catalog"),
             Do("let the new table begin where the group stands (`reset: group`)"),
             Do("name another group if this one is another program's"),
-            calls.START_OVER,
+            commands.START_OVER,
         ),
     )
 
@@ -243,7 +243,7 @@ def check_origin(state: TableState, origin: Origin, table: str) -> Origin:
             "changed",
             cures=(
                 Do(f"set service.region: {region} if the settings are wrong"),
-                calls.RELABEL.plus(does="gives the table the region of the settings"),
+                commands.RELABEL.plus(does="gives the table the region of the settings"),
             ),
         )
     for name, text in state.origins.items():
@@ -251,7 +251,7 @@ def check_origin(state: TableState, origin: Origin, table: str) -> Origin:
             raise LedgerBroken(
                 f"logstore {origin.logstore} was deleted and created again since it was landed in {table} "
                 f"(known as {name}, now {origin.id})",
-                cures=(calls.ADOPT,),
+                cures=(commands.ADOPT,),
                 kind=Breach.UNEXPLAINED,
             )
     return found
@@ -295,7 +295,7 @@ def check_ends(surveys: Mapping[int, Survey], ledger: Ledger, table: str) -> Non
             f"the service has less than where the history in {table} begins: {said}. Nothing has landed "
             "there, so nothing is lost: the service tells a wrong end now, or it told a wrong start then. "
             "The next live run asks again, and gives a shard with a wrong start a new one",
-            cures=(calls.LAND,),
+            cures=(commands.LAND,),
         )
     if found:
         raise LedgerBroken(
@@ -303,7 +303,7 @@ def check_ends(surveys: Mapping[int, Survey], ledger: Ledger, table: str) -> Non
             "one answer was wrong, the next run goes on. If this stays, these are other shards: the logstore "
             "was made again within the second of its creation, or put back to an older state. Then give it "
             "another table and group in its defs.yaml; the old rows stay where they are",
-            cures=(calls.VERIFY,),
+            cures=(commands.VERIFY,),
         )
 
 
@@ -329,7 +329,7 @@ def unknown_beside(state: TableState, origin: Origin, logstore: Logstore) -> str
     others = _others(state, origin)
     if not others or state.ledger(origin.id).started or known(state, origin).known_as:
         return ""
-    moved = calls.moved(next(iter(others)) if len(others) == 1 else "ORIGIN")
+    moved = commands.moved(next(iter(others)) if len(others) == 1 else "ORIGIN")
     there = f"{logstore.table} holds rows of {_named(others)}, and does not know {origin_text(origin)}. "
     mean = (
         "Its next landing begins a history beside them. "
@@ -341,7 +341,7 @@ def unknown_beside(state: TableState, origin: Origin, logstore: Logstore) -> str
     )
     return (
         f"{there}{mean}Is it the same logstore under another name: "
-        f"`{calls.shown(moved, logstore.option)}`, or --at latest or an hour, before the next landing"
+        f"`{commands.shown(moved, logstore.option)}`, or --at latest or an hour, before the next landing"
     )
 
 

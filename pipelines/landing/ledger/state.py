@@ -33,7 +33,7 @@ from pipelines.landing.ledger.summary import (
 )
 from pipelines.landing.ledger.values import Adopted, Forgotten, Landed, Operation
 from pipelines.landing.ledger.ways import newest_forgotten, pasts, ways
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Held
 from pipelines.landing.table.former import newer, number_of, strangers
 from pipelines.landing.table.lake import ANSWER_S
@@ -179,7 +179,7 @@ def check_newest(table: Table) -> None:
             f"the catalog names an older state of table {name} ({named}) than there was: its folder has "
             f"{found.name}. The catalog was restored from a backup, or two catalogs use the table; nothing "
             "was landed on the older state and nothing deleted",
-            cures=(calls.REGISTER,),
+            cures=(commands.REGISTER,),
         )
 
 
@@ -211,7 +211,7 @@ def check_ancestry(table: Table) -> None:
     raise LedgerBroken(
         f"table {'.'.join(table.name())}: snapshots between main and the newest landing (snapshot "
         f"{tag.snapshot_id}) were expired, so nobody can prove that it was not rolled back",
-        cures=(calls.ADOPT,),
+        cures=(commands.ADOPT,),
         kind=Breach.UNEXPLAINED,
     )
 
@@ -322,10 +322,10 @@ def _ways_back(table: Table, wanted: int) -> tuple[Cure, ...]:
     """The rollback to the landing `wanted`; where that is refused, the rollback to one that is accepted."""
     past, removed = pasts(table, first=wanted), newest_forgotten(table)[0]
     for back in ways(past, removed):
-        return (calls.rollback(back.id),)
+        return (commands.rollback(back.id),)
     for holed in ways(past, removed, holed=True):
-        return (calls.rollback(holed.id, "--without-missing"),)
-    return (Do(f"restore the files of snapshot {wanted}"), calls.rollback(wanted, does="after that"))
+        return (commands.rollback(holed.id, "--without-missing"),)
+    return (Do(f"restore the files of snapshot {wanted}"), commands.rollback(wanted, does="after that"))
 
 
 def files_of(table: Table, snapshot: Snapshot | None) -> dict[str, DataFile]:
@@ -390,7 +390,7 @@ def _check_origins(table: Table, state: TableState) -> None:
     if orphaned:
         raise LedgerBroken(
             f"table {name} knows the logstore {orphaned[0]} but has no ledger of it",
-            cures=(calls.ADOPT,),
+            cures=(commands.ADOPT,),
             kind=Breach.UNEXPLAINED,
         )
     head = table.current_snapshot()
@@ -401,7 +401,7 @@ def _check_origins(table: Table, state: TableState) -> None:
         raise LedgerBroken(
             f"table {name} has rows ({'an unknown number' if total is None else total}) but no ledger of "
             "where they came from",
-            cures=(calls.ADOPT,),
+            cures=(commands.ADOPT,),
             kind=Breach.UNEXPLAINED,
         )
     known, least = known_rows(state.ledgers, state.adopted), least_rows(head)
@@ -418,6 +418,6 @@ def _check_origins(table: Table, state: TableState) -> None:
             )
         raise LedgerBroken(
             f"table {name} has {least} rows, its ledger knows {known}: rows of unknown origin were added",
-            cures=(calls.VERIFY.plus(does="names what takes them out, and what keeps them"),),
+            cures=(commands.VERIFY.plus(does="names what takes them out, and what keeps them"),),
             kind=Breach.FOREIGN,
         )

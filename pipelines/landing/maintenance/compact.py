@@ -34,7 +34,7 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.place import Looked
 from pipelines.landing.ledger.reading import batches_of, tasks_of
 from pipelines.landing.ledger.values import Deed, Operation
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.bounded_scan import BoundedScan, rows_of_file
 from pipelines.landing.table.contract import arrow_schema, rows_of
 from pipelines.landing.table.data_files import ROW_GROUP_BYTES, partition_text
@@ -262,7 +262,7 @@ def _rewritten(table: Table, hour: CompactableHour, target_bytes: int) -> list[D
     if rows != hour.rows:
         raise LedgerBroken(
             f"files of {'.'.join(table.name())} hold {rows} rows, the table says {hour.rows}",
-            cures=(calls.VERIFY,),
+            cures=(commands.VERIFY,),
         )
     return files
 

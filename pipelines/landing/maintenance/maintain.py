@@ -43,7 +43,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance import compact
 from pipelines.landing.maintenance.compact import CompactableHour, Left
 from pipelines.landing.run.driver import PUBLISH_DEADLINE_S, RELOAD_DEADLINE_S
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.former import listed
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
@@ -273,7 +273,7 @@ class Maintainer:
         return False
 
     def _named(self, found: Collection[Cure]) -> str:
-        return f"; {calls.phrase(found, self._logstore.option)}" if found else ""
+        return f"; {commands.phrase(found, self._logstore.option)}" if found else ""
 
     def _nothing(self, table: Table, steps: tuple[str, ...], *, executed: bool) -> Maintenance:
         return Maintenance(
@@ -496,11 +496,11 @@ def _lost(looked: Looked, name: str) -> str:
     if not missing:
         return ""
     target = sameness.way_back(table)
-    named = (calls.VERIFY, *([cures.brought_back(target)] if target is not None else []))
+    named = (commands.VERIFY, *([cures.brought_back(target)] if target is not None else []))
     return (
         f"table {'.'.join(table.name())} holds {rows} rows, its ledger says {rows + missing}, and older "
         f"snapshots may be the only way back, so they stay: "
-        f"{calls.phrase(named, name)}"
+        f"{commands.phrase(named, name)}"
     )
 
 
@@ -561,5 +561,5 @@ def _stored_s(table: Table) -> float:
     raise LedgerBroken(
         f"the manifest list of the newest snapshot of {'.'.join(table.name())} is not in its folder; "
         "nothing was deleted",
-        cures=(calls.VERIFY,),
+        cures=(commands.VERIFY,),
     )

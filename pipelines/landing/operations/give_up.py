@@ -31,7 +31,7 @@ from pipelines.landing.ledger.state import windows_in
 from pipelines.landing.ledger.values import Adopted, Deed, Landed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.cures import Cure
@@ -63,10 +63,10 @@ class GivenUp(Effect):
         yield Note(str(self.kept or "what its service still has of them was not asked"))
 
     def then(self) -> Iterable[Cure]:
-        yield calls.VERIFY.plus(does="goes on to name them")
+        yield commands.VERIFY.plus(does="goes on to name them")
         if self.kept is not None and self.kept.lost < self.rows:
             for span in spans(self.hours):
-                yield calls.of_hours(calls.BACKFILL, span, "lands again what the service still has")
+                yield commands.of_hours(commands.BACKFILL, span, "lands again what the service still has")
 
 
 def plan_give_up(
@@ -175,7 +175,7 @@ def _check_same_rows(place: Place, lost: Iterable[FileScanTask], short: Mapping[
             f"the lost files of {place.name} held {rows} rows of {place.origin.logstore}, and {missing} are "
             "missing: rows were lost in another way, too, or are there that nobody landed; nothing was "
             "changed",
-            cures=(calls.ADOPT_REST,),
+            cures=(commands.ADOPT_REST,),
         )
 
 
@@ -198,7 +198,7 @@ def _cursors(
         raise LedgerBroken(
             f"nobody can say where the lost rows of shard {shard} were in {place.name}: rows that are left "
             "lie among them; nothing was changed",
-            cures=(calls.ADOPT_REST,),
+            cures=(commands.ADOPT_REST,),
         )
     return found
 

@@ -35,7 +35,7 @@ from pipelines.landing.ledger.reading import spans, tasks_of
 from pipelines.landing.ledger.state import held_columns
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract, partition_of
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.transform import Transform
@@ -230,7 +230,7 @@ def _reader(kept_in: Kept, logstore: Logstore, place: Place, schema: Schema, hou
         raise ConfigError(
             f"the settings of {logstore.name} have a transform, and it has made these rows what they are: it "
             "cannot be called on them twice",
-            cures=(calls.of_hours(calls.REPLACE, spans(hours)[0], "lands the hours again"),),
+            cures=(commands.of_hours(commands.REPLACE, spans(hours)[0], "lands the hours again"),),
         )
     return _OwnRows(rest.FromRest(contract), place.origin.id, hours)
 

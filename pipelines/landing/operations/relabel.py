@@ -32,7 +32,7 @@ from pipelines.landing.ledger.place import Trust, look
 from pipelines.landing.ledger.start import check_origin, logs_before, mislabelled, origin_text
 from pipelines.landing.ledger.values import Deed, Forgotten, Operation
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.errors import (
@@ -53,7 +53,7 @@ _ANEW_S = 5
 class Relabelling(Effect):
     """What is changed: the origin's id, which stays, and its text before and after."""
 
-    THEN = (calls.LAND,)
+    THEN = (commands.LAND,)
     WHAT = "{origin} in {table}: {before} becomes {after}; no row changes"
 
     table: str
@@ -96,7 +96,7 @@ class Moved(Effect):
     """
 
     WHAT = "{before} ({old}) goes on in {table} as {after} ({new}), from these cursors"
-    THEN = (calls.LAND,)
+    THEN = (commands.LAND,)
 
     table: str
     old: str

@@ -31,7 +31,7 @@ from pipelines.landing.ledger.reading import readable_manifests, tasks_in
 from pipelines.landing.ledger.state import TableState
 from pipelines.landing.ledger.values import Count, Deed, Key, Operation
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import SUM_MODULUS, Ledger
 from sls_io.values.cures import Do
@@ -64,7 +64,7 @@ class Repair(Effect):
     """
 
     WHAT = "{table}: the data files of manifests that cannot be read are listed again"
-    THEN = (calls.VERIFY.plus(does="proves it"),)
+    THEN = (commands.VERIFY.plus(does="proves it"),)
 
     table: str
     lost: tuple[str, ...]
@@ -234,7 +234,7 @@ def _proven(place: Place, found: _Listed, added: tuple[DataFile, ...], *, withou
         raise LedgerBroken(
             f"the data files that are there are not what the lost manifests of {place.name} listed: "
             f"{'; '.join(wrong[:_NAMED_MAX])}{more}; nothing was changed",
-            cures=(Do("restore the manifests"), calls.VERIFY),
+            cures=(Do("restore the manifests"), commands.VERIFY),
         )
     return missing
 

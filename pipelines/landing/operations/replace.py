@@ -57,7 +57,7 @@ from pipelines.landing.run.attempt import Attempt
 from pipelines.landing.run.report import LandingReport, stop_text
 from pipelines.landing.run.reporting import counts_of
 from pipelines.landing.run.write import WrittenWindow
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.planning.plan import only, plan_fill
@@ -186,7 +186,7 @@ def plan_replace(
         together = asking.decide(partial(accepted_together, hours=error.hours))
         if together is None:
             raise
-        cure = calls.of_hours(calls.REPLACE, spans(together)[0], "lands all of them again")
+        cure = commands.of_hours(commands.REPLACE, spans(together)[0], "lands all of them again")
         raise RowsElsewhere(logstore.table, error.asked, error.others, cures=(cure,)) from error
     before = undone(place, logstore, asking, hours, left, Operation.REPLACE)
     surveys = survey_hours(
@@ -247,7 +247,7 @@ def accepted(held: Holdings, hours: range) -> Leaving:
         begin = held.edges.at("begin", shard)
         other = held.edges.hour_of(shard, first) if begin is not None and first >= begin else None
         if other is not None and other not in hours:
-            raise RowsElsewhere(held.name, range(other, other + 1), hours, cures=(calls.VERIFY_PULL,))
+            raise RowsElsewhere(held.name, range(other, other + 1), hours, cures=(commands.VERIFY_PULL,))
     _check_covered(left.taken, coming)
     slices.check_nowhere_else(held, fresh, hours)
     return left

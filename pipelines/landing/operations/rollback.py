@@ -30,7 +30,7 @@ from pipelines.landing.ledger.summary import is_landing, least_rows, ledgers_of,
 from pipelines.landing.ledger.values import Deed, Forgotten, Operation
 from pipelines.landing.ledger.ways import No, PastLanding, against, landings, newest_forgotten, pasts
 from pipelines.landing.operations import reach
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger
 from sls_io.values.cures import Call, Cure, Do
@@ -124,7 +124,7 @@ class Rollback(Effect):
             yield Note("what the service still has of the table's other logstores was not asked")
 
     def then(self) -> Iterable[Cure]:
-        return (calls.LAND,) if self.pulled_again else ()
+        return (commands.LAND,) if self.pulled_again else ()
 
 
 def plan_rollback(
@@ -234,13 +234,14 @@ def _target(table: Table, snapshot_id: int) -> Snapshot:
     if target is None:
         raise ConfigError(
             f"snapshot {snapshot_id} is not in the history of table {name} (any more)",
-            cures=(calls.WINDOWS,),
+            cures=(commands.WINDOWS,),
         )
     if not is_landing(target):
         older = next((s.snapshot_id for s in ancestry(table, snapshot_id) if is_landing(s)), None)
         said = f"; the landing before it is {older}" if older else ""
         raise ConfigError(
-            f"snapshot {snapshot_id} of table {name} is no landing of sls-lake{said}", cures=(calls.WINDOWS,)
+            f"snapshot {snapshot_id} of table {name} is no landing of sls-lake{said}",
+            cures=(commands.WINDOWS,),
         )
     return target
 
@@ -277,7 +278,7 @@ def _files_then(table: Table, target: Snapshot) -> dict[str, DataFile]:
     except Unreadable as error:
         raise LedgerBroken(
             f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} cannot be had back: {error}",
-            cures=(Do("restore the file"), calls.WINDOWS.plus(does="lists others to choose from")),
+            cures=(Do("restore the file"), commands.WINDOWS.plus(does="lists others to choose from")),
         ) from error
 
 
@@ -295,18 +296,18 @@ def _check_accepted(past: PastLanding, removed: Forgotten, *, without_missing: b
             raise ConfigError(
                 f"rows were removed from table {name} by `table forget` since snapshot {past.id}, and would "
                 "come back with it: choose a landing after that, or the removal itself",
-                cures=(calls.rollback(removal),) if removal is not None else (),
+                cures=(commands.rollback(removal),) if removal is not None else (),
             )
         if no is No.GONE:
             raise LedgerBroken(
                 f"snapshot {past.id} of table {name} cannot be had back: {len(past.gone)} of its "
                 f"{len(past.listed or ())} files are gone",
-                cures=(*_instead(past, past.gone), calls.VERIFY),
+                cures=(*_instead(past, past.gone), commands.VERIFY),
             )
         if no is No.STRANGE or (no is No.MISSING and not without_missing):
-            older = calls.WINDOWS.plus(does="lists older ones to choose from")
-            holed = calls.rollback(past.id, "--without-missing", does="goes there all the same")
-            named = calls.VERIFY_PULL.plus(does="names what brings them back"), holed
+            older = commands.WINDOWS.plus(does="lists older ones to choose from")
+            holed = commands.rollback(past.id, "--without-missing", does="goes there all the same")
+            named = commands.VERIFY_PULL.plus(does="names what brings them back"), holed
             raise LedgerBroken(
                 f"snapshot {past.id} of table {name} has {past.shown} rows, its ledger knows {past.known}: "
                 f"{no}",
@@ -317,7 +318,7 @@ def _check_accepted(past: PastLanding, removed: Forgotten, *, without_missing: b
 def _instead(past: PastLanding, gone: Collection[str] = ()) -> tuple[Call, ...]:
     """A landing that has all of its own rows."""
     back = sameness.way_back(past.table, gone)
-    return (calls.rollback(back.id, does="has all of its own"),) if back is not None else ()
+    return (commands.rollback(back.id, does="has all of its own"),) if back is not None else ()
 
 
 def _hours(given: GivenBack) -> tuple[tuple[int, ...], tuple[int, ...]]:

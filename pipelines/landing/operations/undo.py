@@ -30,7 +30,7 @@ from pipelines.landing.ledger.place import Place, look
 from pipelines.landing.ledger.reading import spans
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger
@@ -79,7 +79,7 @@ class Undo(Effect):
                 "lands again what retention still has; the rest comes back only by a rollback, while its "
                 "files are there"
             )
-        return [calls.of_hours(calls.BACKFILL, span, does) for span in spans(self.hours)]
+        return [commands.of_hours(commands.BACKFILL, span, does) for span in spans(self.hours)]
 
 
 @dataclass(frozen=True)

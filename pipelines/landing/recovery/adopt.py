@@ -48,7 +48,7 @@ from pipelines.landing.ledger.values import Adopted, Deed, Forgotten, Key, Opera
 from pipelines.landing.ledger.ways import PastLanding, pasts
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.recovery.adoption import Adoption, Difference, ShardStart
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.cures import Do
@@ -123,7 +123,7 @@ def plan_adopt(
     )
     _check_news(view, place.state, change)
     does = "in its place: brings back the rows that had landed by then, and takes foreign rows out"
-    back = (calls.rollback(view.back, does=does),) if view.back is not None else ()
+    back = (commands.rollback(view.back, does=does),) if view.back is not None else ()
     refusal = _refusal(view, decided, without_missing=without_missing)
     return Planned(view, place, change, refusal=refusal, cures=back)
 
@@ -292,7 +292,7 @@ def _short(found: Unsettled) -> str:
         raise LedgerBroken(
             f"{len(there.lost)} files of table {name} are gone or damaged, and its ledger explains all other "
             f"rows: {', '.join(sorted(each.name for each in there.lost)[:_FILES_NAMED_MAX])}",
-            cures=(Do("restore them"), calls.VERIFY),
+            cures=(Do("restore them"), commands.VERIFY),
         )
     proven = not any(unlike(ledger, state.adopted, there.tallies) for ledger in state.ledgers.values())
     if proven and _others(found, {*state.origins, *state.ledgers}) >= state.adopted.others:
@@ -403,7 +403,7 @@ def _check_once(found: Unsettled, origins: Collection[str]) -> None:
     raise LedgerBroken(
         f"{doubled} rows of table {found.place.name} are there more than once, and nobody can adopt "
         "a row twice",
-        cures=(calls.rollback(found.back) if found.back is not None else by_hand,),
+        cures=(commands.rollback(found.back) if found.back is not None else by_hand,),
     )
 
 
@@ -428,7 +428,7 @@ def _check_removal_known(found: Unsettled) -> None:
         raise LedgerBroken(
             f"rows were removed from table {found.place.name} by `table forget`, and nobody can say "
             "whether they are there again: no landing is left in main's history",
-            cures=(calls.rollback(found.back),),
+            cures=(commands.rollback(found.back),),
         )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.landing.commit.effect import Effect, Note
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from sls_io.values.window import Cursor
 
 
@@ -60,7 +60,7 @@ class Adoption(Effect):
     """
 
     QUIET = frozenset({"still_refused", "back", "damaged", "former"})
-    THEN = (calls.LAND,)
+    THEN = (commands.LAND,)
 
     table: str
     origin: str

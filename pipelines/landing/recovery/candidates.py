@@ -13,7 +13,7 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.former import (
     Version,
     beside,
@@ -80,7 +80,7 @@ def candidates_of(
         found = [c for c in found if metadata in (c.version.path, c.version.name)]
         found = found or _elsewhere(lake, known, metadata)
     if not found:
-        raise ConfigError(_none(name, known, metadata), cures=(calls.START_OVER,))
+        raise ConfigError(_none(name, known, metadata), cures=(commands.START_OVER,))
     return found, unreadable
 
 

@@ -31,7 +31,7 @@ from pipelines.landing.recovery.candidates import (
     loaded,
     table_of,
 )
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.former import (
     Version,
     number_of,
@@ -65,7 +65,7 @@ class Registration(Effect):
 
     WHAT = "{table}: the catalog names {metadata} of table {uuid}"
     QUIET = frozenset({"trouble", "notes"})
-    THEN = (calls.VERIFY.plus(does="proves it"),)
+    THEN = (commands.VERIFY.plus(does="proves it"),)
 
     table: str
     metadata: str
@@ -159,7 +159,7 @@ def plan_register(
         there=known.there,
         old=known.old,
         chosen=bool(metadata),
-        does=calls.REGISTER.plus(*named_one),
+        does=commands.REGISTER.plus(*named_one),
     )
 
 
@@ -208,7 +208,7 @@ def _registered(lake: Lake, planned: PlannedRegistration) -> bool:
             raise ConfigError(
                 f"{lake.place} does not let a table that it has name other metadata; drop the table there, "
                 "without its files (purge), first",
-                cures=(calls.REGISTER,),
+                cures=(commands.REGISTER,),
             ) from error
         if isinstance(error, TableAlreadyExistsError):
             return False

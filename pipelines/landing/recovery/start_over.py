@@ -16,7 +16,7 @@ from pipelines.landing.commit.standing import commits
 from pipelines.landing.ledger.start import moved
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.recovery.candidates import catalog_changed, entry_of, loaded
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.former import (
     new_location,
@@ -39,7 +39,7 @@ class StartOver(Effect):
     """
 
     QUIET = frozenset({"found"})
-    THEN = (calls.LAND,)
+    THEN = (commands.LAND,)
 
     table: str
     found: tuple[str, ...]
@@ -115,7 +115,7 @@ def start_over(lake: Lake, decided: PlannedStart) -> Table:
         raise ConfigError(
             f"{lake.place} does not let a table that it has begin anew; drop the table there, without its "
             "files (purge), first",
-            cures=(calls.START_OVER,),
+            cures=(commands.START_OVER,),
         )
     with commits(name) as made:
         if known.table is not None or known.old != planned.named:

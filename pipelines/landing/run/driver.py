@@ -57,7 +57,7 @@ from pipelines.landing.run.surveyor import Surveyor
 from pipelines.landing.run.textfile import DONE, UNDONE, UNWRITABLE, RunCounts
 from pipelines.landing.run.write import WrittenWindow, check_not_all_failed, crowded
 from pipelines.landing.spark.session import Engine
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.transform import Transform
@@ -490,7 +490,7 @@ class Run:
                 raise LedgerBroken(
                     f"table {self.logstore.table} was dropped or replaced while a landing was on its way; "
                     "whether the old one has it only its files say",
-                    cures=(calls.VERIFY,),
+                    cures=(commands.VERIFY,),
                 )
             return table
 
@@ -526,7 +526,7 @@ class Run:
         """
         table = self.lake.load(self.logstore.table, deadline_s=self._reload_deadline_s)
         if table is None:
-            raise LedgerBroken(f"table {self.logstore.table} is gone", cures=(calls.VERIFY,))
+            raise LedgerBroken(f"table {self.logstore.table} is gone", cures=(commands.VERIFY,))
         base, claim, origin = read_state(table, newest=False), self._protocol.claim, self._attempt.origin.id
         held = claim.shards if claim is not None else frozenset()
         return Now(protocol.checkpoints_of(base.ledger(origin), held), self._fencing.look(base, origin))

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from pipelines.landing.commit.effect import Note
 from pipelines.landing.hours import hour_text
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from sls_io.planning.values import Again, Plan
 from sls_io.planning.waits import Wait
 
@@ -282,7 +282,7 @@ def said_readable(part: Again, lowered: bool | None, logstore: str) -> str:
             "lies before where this shard begins in the table, and the service has logs there that the "
             f"settings include: {_EARLIER[lowered]}"
         )
-    call = calls.shown(calls.BACKFILL.plus("--from", first, "--to", last), logstore)
+    call = commands.shown(commands.BACKFILL.plus("--from", first, "--to", last), logstore)
     return f"[{part.begin}, {part.end}) {what}: `{call}` lands it"
 
 

@@ -48,7 +48,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from pipelines.landing.table import calls, casts, decoders
+from pipelines.landing.table import casts, commands, decoders
 from pipelines.landing.table.names import WrongColumn, check_names
 from sls_io.decoding.decode import Decoder
 from sls_io.decoding.pairs import Declared
@@ -194,7 +194,7 @@ class Contract:
             column = wanted.get(field.name)
             if column is not None and column.type != field.field_type:
                 if not widens(field.field_type, column.type):
-                    raise ConfigError(_refused(column, field), cures=(calls.retype(column.name),))
+                    raise ConfigError(_refused(column, field), cures=(commands.retype(column.name),))
                 field = NestedField(
                     field.field_id, field.name, column.type, required=field.required, doc=field.doc
                 )
@@ -242,7 +242,7 @@ class Contract:
                 raise ConfigError(
                     f"column {column.name!r} {what} by other hands, and the contract still declares it. "
                     "Put it back under its own id, or declare it no more",
-                    cures=(calls.RESTORE,),
+                    cures=(commands.RESTORE,),
                 )
 
 

@@ -30,7 +30,7 @@ from pyiceberg.utils.config import Config
 
 from pipelines.landing.catalogs.keys import SIGNING, keys_of
 from pipelines.landing.catalogs.profiles import PROFILE_PROPERTY, SIGNED, expanded
-from pipelines.landing.table import calls, object_store, second_look
+from pipelines.landing.table import commands, object_store, second_look
 from pipelines.landing.table.contract import Contract, partition_spec
 from pipelines.landing.table.former import Former, gone_with, look_for
 from pipelines.landing.table.home import CATALOG, HOME_VARIABLE, home
@@ -306,14 +306,14 @@ def lost(lake: Lake, table: str, former: Former) -> LedgerBroken:
     """The error for a table that the catalog has lost: what was found, and what can be done."""
     elsewhere = "where metadata was written to another folder (write.metadata.path): names the newest of it"
     back = (
-        calls.REGISTER.plus(does="puts the newest metadata back")
+        commands.REGISTER.plus(does="puts the newest metadata back")
         if former.registrable
-        else calls.REGISTER.plus("--metadata", "FILE", does=elsewhere)
+        else commands.REGISTER.plus("--metadata", "FILE", does=elsewhere)
     )
     return LedgerBroken(
         f"table {table} is not in the catalog ({lake.place}), but there was one: {'; '.join(former.found)}. "
         "Nothing was landed",
-        cures=(Do("restore the catalog"), back, calls.START_OVER),
+        cures=(Do("restore the catalog"), back, commands.START_OVER),
     )
 
 
@@ -331,13 +331,13 @@ def _ways(lake: Lake, table: str, location: str = "") -> tuple[Cure, ...]:
         catalog = lake.catalog()
         former = lake.answered(lambda: look_for(catalog, table, location))
     except Exception:  # what failed is said already, this is about what else there is
-        return (calls.REGISTER_LOOK,)
+        return (commands.REGISTER_LOOK,)
     if former is None or not former.registrable:
-        return (calls.START_OVER.plus(does="gives the table up: no older state of it is there"),)
+        return (commands.START_OVER.plus(does="gives the table up: no older state of it is there"),)
     if location:
         # An older state has to be named, so that nobody takes it for the newest; only the verb knows which.
-        return (calls.REGISTER_LOOK, calls.START_OVER)
-    return (calls.REGISTER.plus(does="puts the newest back that is there"), calls.START_OVER)
+        return (commands.REGISTER_LOOK, commands.START_OVER)
+    return (commands.REGISTER.plus(does="puts the newest back that is there"), commands.START_OVER)
 
 
 def _failed(lake: Lake, error: Exception) -> ConfigError:

@@ -22,7 +22,7 @@ from pyiceberg.typedef import Identifier
 from sqlalchemy import ColumnElement, event, or_, select, update
 from sqlalchemy.orm import Session
 
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.trouble import HELD, kind_of, not_taken
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.cures import Do
@@ -52,7 +52,7 @@ class NoCatalog(ConfigError):
             cures=(
                 Do("restore it from a backup"),
                 Do("move it aside, with its -wal and -shm"),
-                calls.REGISTER.plus(does="after that, for each logstore: finds the newest metadata"),
+                commands.REGISTER.plus(does="after that, for each logstore: finds the newest metadata"),
             ),
         )
 

@@ -10,7 +10,7 @@ from pyiceberg.io.pyarrow import compute_statistics_plan
 from pyiceberg.table import Table
 
 from pipelines.landing.catalogs.upkeep import CatalogUpkeep, KeepsTables
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.table.contract import (
     SYSTEM_COLUMNS,
     Held,
@@ -104,7 +104,7 @@ def _check_columns(table: Table, name: str, held: Held) -> None:
     what = displaced(schema, held, lacking) or "was given another type"
     raise LedgerBroken(
         f"the column {lacking!r} of table {name} {what}; files still have its values, nothing was changed",
-        cures=(calls.RESTORE,),
+        cures=(commands.RESTORE,),
     )
 
 

@@ -22,7 +22,7 @@ from pipelines.landing.inspection.proof import OWED, Proof
 from pipelines.landing.inspection.runway import CURE, Runway, days, spoken
 from pipelines.landing.ledger.mirror import Mirrored
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from pipelines.landing.watch.wear import WORN, Wear
 from sls_io.values.cures import Call, Cure, Do
 from sls_io.values.window import HOUR_S
@@ -79,7 +79,7 @@ class Finding:
 
     def document(self, logstore: str) -> dict[str, Any]:
         """For a program, with cures as elsewhere; `logstore` as the option that names it, "" for none."""
-        return {**asdict(self), "cures": calls.documents(self.cures, logstore)}
+        return {**asdict(self), "cures": commands.documents(self.cures, logstore)}
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,12 @@ def _reconciled(problems: tuple[str, ...], logstore: Logstore) -> Finding:
     if not problems:
         return Finding(Kind.RECONCILED, Level.OK, "the newest landing is there, file by file")
     return Finding(
-        Kind.RECONCILED, Level.FAIL, _some(problems), lines=problems, said=_LINES_MAX, cures=(calls.VERIFY,)
+        Kind.RECONCILED,
+        Level.FAIL,
+        _some(problems),
+        lines=problems,
+        said=_LINES_MAX,
+        cures=(commands.VERIFY,),
     )
 
 
@@ -280,7 +285,7 @@ def _lag(waits: Waits, logstore: Logstore) -> Finding:
         said,
         numbers,
         waits.unread,
-        () if level is Level.OK else (calls.PLAN,),
+        () if level is Level.OK else (commands.PLAN,),
         said=_LINES_MAX,
     )
 
@@ -349,7 +354,7 @@ def _mirror(found: Mirrored, logstore: Logstore) -> Finding:
     said = f"the mirror, {found}"
     if found.behind and not found.trouble:
         said += f"; by {days(found.lag_s)} at most"
-    cures = (calls.copied_to(logstore.mirror),) if level is not Level.OK else ()
+    cures = (commands.copied_to(logstore.mirror),) if level is not Level.OK else ()
     return Finding(Kind.MIRROR, level, said, numbers, cures=cures)
 
 

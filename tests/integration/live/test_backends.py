@@ -18,7 +18,7 @@ from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.recovery import register, start_over
 from pipelines.landing.recovery.adopt import plan_adopt
 from pipelines.landing.run.report import LandingReport
-from pipelines.landing.table.calls import REGISTER
+from pipelines.landing.table.commands import REGISTER
 from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError, LedgerBroken

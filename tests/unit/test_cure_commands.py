@@ -11,23 +11,23 @@ import click
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, VERBS, cli, run
-from pipelines.landing.table import calls
+from pipelines.landing.table import commands
 from sls_io.values.cures import Call, Do
 from tests.sources import at, product, tree
 from tests.worlds.components import logstore
 from tests.worlds.projects import CLICKS, make_project
 
 MADE = {
-    "rollback": calls.rollback(7, "--without-missing"),
-    "expire": calls.expire(3),
-    "moved": calls.moved("orders"),
-    "copied_to": calls.copied_to("file:/lake/positions.json"),
-    "resume": calls.resume([0, 3]),
-    "retype": calls.retype("n"),
-    "of_hours": calls.of_hours(calls.REPLACE, "--from 2026-09-21-13:00 --to 2026-09-21-14:00"),
+    "rollback": commands.rollback(7, "--without-missing"),
+    "expire": commands.expire(3),
+    "moved": commands.moved("orders"),
+    "copied_to": commands.copied_to("file:/lake/positions.json"),
+    "resume": commands.resume([0, 3]),
+    "retype": commands.retype("n"),
+    "of_hours": commands.of_hours(commands.REPLACE, "--from 2026-09-21-13:00 --to 2026-09-21-14:00"),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
-NAMED = {name: call for name, call in vars(calls).items() if isinstance(call, Call)}
+NAMED = {name: call for name, call in vars(commands).items() if isinstance(call, Call)}
 
 
 def command_of(words: tuple[str, ...]) -> tuple[click.Command, list[str]]:
@@ -42,8 +42,8 @@ def command_of(words: tuple[str, ...]) -> tuple[click.Command, list[str]]:
 
 def parsed(call: Call, *more: str) -> dict[str, object]:
     """What the command line makes of it. Raises UsageError."""
-    words = shlex.split(calls.shown(call, "clicks"))
-    assert words.pop(0) == calls.PROGRAM
+    words = shlex.split(commands.shown(call, "clicks"))
+    assert words.pop(0) == commands.PROGRAM
     command, left = command_of(tuple(words))
     with click.Context(command) as parent:
         return command.make_context(command.name, [*left, *more], parent=parent).params
@@ -84,7 +84,7 @@ def test_each_function_that_makes_a_command_is_tried() -> None:
     makes = {
         node.name
         for path in product()
-        if at(path) == "pipelines/landing/table/calls.py"
+        if at(path) == "pipelines/landing/table/commands.py"
         for node in tree(path).body
         if isinstance(node, ast.FunctionDef) and node.returns and ast.unparse(node.returns) == "Call"
     }
@@ -118,12 +118,12 @@ def test_each_verb_that_takes_a_logstore_is_printed_with_it() -> None:
         for first, command in leaves(cli, ())
         if not any("--logstore" in parameter.opts for parameter in command.params)
     }
-    assert without <= calls.OF_NO_LOGSTORE <= {*without, "dev"}
+    assert without <= commands.OF_NO_LOGSTORE <= {*without, "dev"}
 
 
 def test_no_sentence_of_the_landing_side_names_a_command() -> None:
     """It would be printed without the logstore and without what makes it run: a cure is a value."""
-    verbs = re.compile(rf"{calls.PROGRAM} (?:{'|'.join(VERBS)})\b")
+    verbs = re.compile(rf"{commands.PROGRAM} (?:{'|'.join(VERBS)})\b")
     for path in product():
         if not at(path).startswith(("pipelines/landing/", "sls_io/")) or "emulator" in at(path):
             continue
@@ -134,17 +134,19 @@ def test_no_sentence_of_the_landing_side_names_a_command() -> None:
 
 
 def test_with_one_logstore_none_is_named() -> None:
-    assert calls.shown(calls.rollback(7)) == "sls-lake table rollback 7"
+    assert commands.shown(commands.rollback(7)) == "sls-lake table rollback 7"
 
 
 def test_a_path_with_blanks_is_quoted() -> None:
-    assert calls.shown(calls.REGISTER.plus("--metadata", "/a b")) == (
+    assert commands.shown(commands.REGISTER.plus("--metadata", "/a b")) == (
         "sls-lake table register --metadata '/a b' --execute"
     )
 
 
 def test_for_a_program_each_cure_is_what_it_is() -> None:
-    assert calls.documents([Do("restore it"), calls.rollback(7, does="goes back"), calls.LAND], "clicks") == [
+    assert commands.documents(
+        [Do("restore it"), commands.rollback(7, does="goes back"), commands.LAND], "clicks"
+    ) == [
         {"do": "restore it"},
         {"call": "sls-lake table rollback 7 -l clicks", "does": "goes back"},
         {"call": "sls-lake land -l clicks"},
@@ -169,7 +171,7 @@ def test_a_cure_of_a_project_with_two_logstores_names_the_one_it_is_for(
 def test_a_command_names_a_logstore_as_it_was_chosen_and_by_its_name_where_nobody_chose() -> None:
     plain = logstore()
     chosen = (plain, plain.chosen_as("web"), plain.chosen_as(""))
-    assert [calls.shown(calls.PLAN, one.option) for one in chosen] == [
+    assert [commands.shown(commands.PLAN, one.option) for one in chosen] == [
         f"sls-lake plan -l {plain.name}",
         "sls-lake plan -l web",
         "sls-lake plan",
