@@ -20,7 +20,7 @@ from sls_io.values.errors import ConfigError, ConnectFailed, ServiceError, print
 DEFAULT_URL = "http://127.0.0.1:3000"
 URL_VARIABLE = "DAGSTER_WEBSERVER_URL"
 LOCATION = "sls_lake"
-_REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": LOCATION}
+"""What a checkout calls its code location. A project calls it by its own name: Dagster is asked for it."""
 POLL_S = 1.0
 _TIMEOUT_S = 30.0
 _FAILED_MAX = 5
@@ -87,6 +87,16 @@ query Location {
     ... on Workspace {
       locationEntries { name loadStatus locationOrLoadError { __typename ... on Error { message } } }
     }
+    ... on Error { message }
+  }
+}
+"""
+
+_REPOSITORIES = """
+query Repositories {
+  repositoriesOrError {
+    __typename
+    ... on RepositoryConnection { nodes { name location { name } schedules { name } sensors { name } } }
     ... on Error { message }
   }
 }
@@ -226,19 +236,39 @@ def loaded(url: str) -> bool:
 
 
 def start_schedule(url: str, schedule: str) -> None:
-    """Turn a schedule on; one that is on already stays on."""
-    selector = {**_REPOSITORY, "scheduleName": schedule}
+    """Turn a schedule on; one that is on already stays on. Raises ServiceError where no code location has
+    it."""
+    selector = {**_home_of(url, "schedules", schedule), "scheduleName": schedule}
     answer = _ask(url, "startSchedule", _START_SCHEDULE, {"selector": selector})
     if answer["__typename"] != "ScheduleStateResult":
         raise _refused(answer)
 
 
 def start_sensor(url: str, sensor: str) -> None:
-    """Turn a sensor on; one that is on already stays on."""
-    selector = {**_REPOSITORY, "sensorName": sensor}
+    """Turn a sensor on; one that is on already stays on. Raises ServiceError where no code location has
+    it."""
+    selector = {**_home_of(url, "sensors", sensor), "sensorName": sensor}
     answer = _ask(url, "startSensor", _START_SENSOR, {"selector": selector})
     if answer["__typename"] != "Sensor":
         raise _refused(answer)
+
+
+def _home_of(url: str, kind: str, name: str) -> dict[str, str]:
+    """The repository and the code location that the schedule or the sensor is in: whoever wrote the
+    workspace has named them."""
+    answer = _ask(url, "repositoriesOrError", _REPOSITORIES, {})
+    if answer["__typename"] != "RepositoryConnection":
+        raise _refused(answer)
+    for node in answer["nodes"]:
+        if any(each["name"] == name for each in node[kind]):
+            return {"repositoryName": node["name"], "repositoryLocationName": node["location"]["name"]}
+    places = ", ".join(node["location"]["name"] for node in answer["nodes"]) or "none"
+    raise ServiceError(
+        "NotFound",
+        f"none of the code locations has {name} among its {kind}: {printable(places)} are loaded",
+        status=HTTPStatus.OK,
+        hint="See the workspace that Dagster was started with, and its page under Deployment",
+    )
 
 
 def reload(url: str, location: str) -> None:

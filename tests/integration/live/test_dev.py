@@ -33,6 +33,8 @@ ROOT = Path(__file__).resolve().parents[3]
 SHOP = DEFS.replace("clicks", "shop") + "  columns: {order_id: long, placed: timestamp(iso)}\n"
 DEV = [sys.executable, "-c", "from pipelines.cli.main import main; main()", "dev"]
 SAID_S = 600.0
+LOCATION = "lakehouse"
+"""Any name but that of a checkout: `sls-lake init DIR` calls the code location as the folder."""
 
 
 class Dev:
@@ -73,6 +75,13 @@ class Dev:
         self.process.wait()
 
 
+def renamed(root: Path) -> Path:
+    """The project, its code location under another name."""
+    workspace = root / "workspace.yaml"
+    workspace.write_text(workspace.read_text().replace("sls_lake", LOCATION))
+    return root
+
+
 @contextmanager
 def running(root: Path, *arguments: str) -> Iterator[Dev]:
     dev = Dev(root, *arguments)
@@ -99,7 +108,7 @@ def sensors_on(said: str) -> set[str]:
         data=json.dumps(
             {
                 "query": '{ sensorsOrError(repositorySelector: {repositoryName: "__repository__", '
-                'repositoryLocationName: "sls_lake"}, sensorStatus: RUNNING) '
+                f'repositoryLocationName: "{LOCATION}"}}, sensorStatus: RUNNING) '
                 "{ ... on Sensors { results { name } } } }"
             }
         ).encode(),
@@ -128,7 +137,7 @@ def rows_landed(root: Path, env: Path, logstore: str) -> int:
 def test_dev_runs_every_logstore_and_lives_through_what_a_newcomer_does_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = project(tmp_path)
+    root = renamed(project(tmp_path))
     (root / "pipelines" / "defs" / "shop").mkdir()
     (root / "pipelines" / "defs" / "shop" / "defs.yaml").write_text(SHOP)
     env = root / "var" / "dev" / "env"
