@@ -447,3 +447,8 @@ def test_shares_of_errors_that_make_no_sense_are_refused(errors: dict[str, float
 
 def test_hour_keys_go_both_ways() -> None:
     assert hour_key(hour_of_key("2026-11-20-23:00")) == "2026-11-20-23:00"
+
+
+def test_a_number_on_the_page_is_zero_only_where_it_is() -> None:
+    shown = [metadata.short(number).value for number in (0.0, 0.000_412, 0.0399, 0.5, 12.346, -0.001)]
+    assert shown == [0.0, 0.000_41, 0.04, 0.5, 12.35, -0.001]

@@ -7,7 +7,7 @@ import pytest
 
 from pipelines.cli.findings import say_findings
 from pipelines.cli.output import Output
-from pipelines.landing.inspection.error_rows import ErrorRows, HourErrors
+from pipelines.landing.inspection.error_rows import ErrorRows, HourErrors, share_text
 from pipelines.landing.inspection.proof import Proof, ShardProof
 from pipelines.landing.inspection.runway import CURE, Runway, ShardRunway
 from pipelines.landing.ledger.mirror import Mirrored
@@ -96,6 +96,7 @@ def proof(**shard: Any) -> Proof:
         ({"commit": Latest(21_601.0, kept=False)}, FAIL, "is at least 6.0 h old"),
         ({"errors": ErrorRows({})}, OK, "no rows in the newest 24"),
         ({"errors": errors_in(1)}, OK, "1.0% of 100 rows of 1970-01-01-09:00 have an error"),
+        ({"errors": errors_in(4, 10_012)}, OK, "0.04% of 10,012 rows of 1970-01-01-09:00 have an error"),
         ({"errors": errors_in(2)}, WARN, "have an error, most often: status is not int"),
         ({"errors": errors_in(51)}, FAIL, "51.0%"),
         ({"proven": proof()}, OK, "5 rows, each once"),
@@ -117,6 +118,24 @@ def proof(**shard: Any) -> Proof:
 def test_each_kind_has_one_judge(fact: dict[str, Any], level: Level, said: str) -> None:
     found = judged(fact)
     assert found.level is level and said in found.text
+
+
+@pytest.mark.parametrize(
+    ("part", "rows", "said"),
+    [
+        (0, 100, "0.0%"),
+        (1, 10_000_000, "0.00001%"),
+        (4, 10_012, "0.04%"),
+        (6, 10_000, "0.06%"),
+        (1, 8, "12.5%"),
+        (1, 3, "33.3%"),
+        (999, 1_000, "99.9%"),
+        (9_999_999, 10_000_000, "99.99999%"),
+        (7, 7, "100.0%"),
+    ],
+)
+def test_a_share_is_never_shown_as_none_or_as_all_where_it_is_not(part: int, rows: int, said: str) -> None:
+    assert share_text(HourErrors(rows, part).share) == said
 
 
 def test_every_kind_has_a_rule_and_says_what_it_is_about() -> None:

@@ -22,7 +22,7 @@ import dagster as dg
 
 from pipelines.components.logstore.dagster_private import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
 from pipelines.components.logstore.failures import plainly, require_endpoint
-from pipelines.components.logstore.metadata import Metadata, bullets
+from pipelines.components.logstore.metadata import Metadata, bullets, short
 from pipelines.components.logstore.schedule import ERRORS, MODE_TAG
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import commands
@@ -214,4 +214,4 @@ def bounded(lines: Sequence[str]) -> dg.MetadataValue:
 def _number(value: float | str) -> dg.MetadataValue:
     if isinstance(value, str):
         return dg.MetadataValue.text(value)
-    return dg.MetadataValue.int(value) if isinstance(value, int) else dg.MetadataValue.float(round(value, 2))
+    return dg.MetadataValue.int(value) if isinstance(value, int) else short(value)

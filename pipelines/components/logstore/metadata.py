@@ -15,7 +15,7 @@ from pyiceberg.types import NestedField
 
 from pipelines.landing.commit.effect import Effect
 from pipelines.landing.hours import hour_text
-from pipelines.landing.inspection.error_rows import ErrorRows, HourErrors
+from pipelines.landing.inspection.error_rows import ErrorRows, HourErrors, share_text
 from pipelines.landing.inspection.runway import Runway
 from pipelines.landing.ledger.mirror import Mirrored
 from pipelines.landing.ledger.values import Landed
@@ -117,7 +117,8 @@ def columns(logstore: Logstore, found: ErrorRows) -> Metadata:
         if not rows or found.worst is None:
             return f"declared as `{column.text}`"
         share = found.hours[found.worst].share * rows / found.sample
-        return f"declared as `{column.text}`; {share:.1%} of the rows of {hour_text(found.worst)} do not fit"
+        rows_of = f"of the rows of {hour_text(found.worst)}"
+        return f"declared as `{column.text}`; {share_text(share)} {rows_of} do not fit"
 
     shown = [
         dg.TableColumn(
@@ -173,7 +174,7 @@ def _held(rows_in_table: int | None, errors: HourErrors | None) -> Metadata:
     if rows_in_table is not None:
         values["dagster/partition_row_count"] = dg.MetadataValue.int(rows_in_table)
     if errors is not None:
-        values["rows with errors (%)"] = _short(100 * errors.share)
+        values["rows with errors (%)"] = short(100 * errors.share)
         values["rows with errors"] = dg.MetadataValue.text(f"{errors.errors:,} of {errors.rows:,}")
     return values
 
@@ -203,8 +204,8 @@ def landing(report: LandingReport) -> Metadata:
     """Of a whole landing; seconds and pages, each a request, are what it cost."""
     values: Metadata = {
         "rows landed": dg.MetadataValue.int(report.rows),
-        "logs landed (MB)": _short(report.raw_bytes / MB),
-        "speed (MB/s)": _short(report.raw_mb_per_s),
+        "logs landed (MB)": short(report.raw_bytes / MB),
+        "speed (MB/s)": short(report.raw_mb_per_s),
         "landed": _landed(report.raw_bytes, report.files, report.file_bytes),
         "cost": dg.MetadataValue.text(f"{report.seconds:,.1f} s, {report.pages:,} pages"),
         "rows with errors": dg.MetadataValue.text(f"{report.error_rows:,} of {report.rows:,}"),
@@ -219,7 +220,7 @@ def _beside(report: LandingReport) -> Metadata:
     if report.waits:
         values["waits"] = waits(report.waits)
     if report.lag_s is not None:
-        values["lag (s)"] = _short(report.lag_s)
+        values["lag (s)"] = short(report.lag_s)
     if report.snapshot_id is not None:
         # As text: the web page rounds integers of this size.
         values["snapshot"] = dg.MetadataValue.text(str(report.snapshot_id))
@@ -256,7 +257,7 @@ def mirror(found: Mirrored | None) -> Metadata:
     """Where the mirror stands, of a logstore that has one."""
     if found is None:
         return {}
-    lag = {"mirror lag (s)": _short(found.lag_s)} if found.shards else {}
+    lag = {"mirror lag (s)": short(found.lag_s)} if found.shards else {}
     return {"mirror": dg.MetadataValue.text(str(found)), **lag}
 
 
@@ -290,6 +291,7 @@ def version_tags(version: int | str | None) -> dict[str, str]:
     return {DATA_VERSION_TAG: str(version)} if version is not None else {}
 
 
-def _short(number: float) -> dg.MetadataValue:
-    """For the eye: the page shows every digit it is given."""
-    return dg.MetadataValue.float(round(number, 2))
+def short(number: float) -> dg.MetadataValue:
+    """For the eye: the page shows every digit it is given. Two decimals; what is below 1 with its first two
+    digits, so that it is zero only where it is nothing."""
+    return dg.MetadataValue.float(round(number, 2) if abs(number) >= 1 else float(f"{number:.2g}"))

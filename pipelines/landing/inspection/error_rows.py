@@ -4,6 +4,7 @@ Rows and errors of an hour come from the manifests alone, where each file says h
 `__error__` are null: milliseconds, and no data is read. Causes are counted over a sample.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -38,6 +39,17 @@ class HourErrors:
     def share(self) -> float:
         """Part of the rows that has an error, 0 to 1."""
         return self.errors / self.rows if self.rows else 0.0
+
+
+def share_text(share: float) -> str:
+    """A part of the rows (0 to 1) in percent, for the eye: with one decimal, and with so many more that
+    neither few nor all but few look like none: `0.04%`, `99.96%`."""
+    percent = 100 * share
+    least = min(percent, 100 - percent)
+    decimals = 1 if least <= 0 or least >= 1 else 1 - math.floor(math.log10(least))
+    text = f"{percent:.{decimals}f}"
+    whole, _, part = text.partition(".")
+    return f"{whole}.{part.rstrip('0') or '0'}%"
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any
 
 from pipelines.landing.bounds import Health
 from pipelines.landing.hours import hour_text
-from pipelines.landing.inspection.error_rows import HOURS, ErrorRows
+from pipelines.landing.inspection.error_rows import HOURS, ErrorRows, share_text
 from pipelines.landing.inspection.proof import OWED, Proof
 from pipelines.landing.inspection.runway import CURE, Runway, days, spoken
 from pipelines.landing.ledger.mirror import Mirrored
@@ -309,7 +309,7 @@ def _errors(found: ErrorRows, logstore: Logstore) -> Finding:
     # A limit of 0 is passed by the first row: unlike a bound in seconds it is no switch.
     level = Level.WARN if hour.share > limits.warn else Level.OK
     level = Level.FAIL if hour.share > limits.fail else level
-    said = f"{hour.share:.1%} of {hour.rows:,} rows of {at} have an error"
+    said = f"{share_text(hour.share)} of {hour.rows:,} rows of {at} have an error"
     numbers: dict[str, float | str] = {
         "error %": 100 * hour.share,
         "error rows": hour.errors,
