@@ -29,9 +29,15 @@ RARE: Final = 0.01
 """A key that fewer logs have stays in `__rest__`."""
 TIMES: Final = (
     "timestamp(iso)", "timestamp(iso, UTC)", "timestamp(%d/%b/%Y:%H:%M:%S %z)", "timestamp(%Y/%m/%d %T, UTC)",
-    "timestamp(%y/%m/%d %T, UTC)", "timestamp(%d.%m.%Y %T, UTC)", "timestamp(%d.%m.%Y, UTC)",
+    "timestamp(%y/%m/%d %T, UTC)",
+    *(f"timestamp({day}{clock}, UTC)" for clock in (" %T", " %H:%M", "")
+      for day in ("%d.%m.%Y", "%d-%b-%Y", "%d-%b-%y", "%d %b %Y")),
+    "timestamp(%d.%m.%y %T, UTC)", "timestamp(%d.%m.%y %H:%M, UTC)",
 )  # fmt: skip
-"""Where a day comes before its month, points say so: `03/04/2026` may be either."""
+"""Where a day comes before its month, points or the month's name say so: `03/04/2026` may be either."""
+_WRITTEN: Final = re.compile(rb"\d\d([-/.])\d\d\1(\d\d(?:\d\d)?)( \d\d:\d\d(:\d\d)?)?")
+"""A day in three numbers, whichever is which, and perhaps a time of day."""
+_SHORT_YEARS: Final = "years of two digits are 2000 to 2068, or 1969 to 1999"
 _TIME_KEY: Final = re.compile(r"time|date|(^|_)(ts|at)$", re.IGNORECASE)
 _DIGITS_OF_A_DOUBLE: Final = 15
 """So many digits a double keeps, whatever they are (DBL_DIG)."""
@@ -107,6 +113,7 @@ def _of_key(key: str, values: list[bytes], logs: int, names: Sequence[str]) -> S
     why = f"{empty:,} are empty" if empty else ""
     if best == "long" and _TIME_KEY.search(key) and all(len(value) >= _FINE_DIGITS for value in values):
         why = "micro- or nanoseconds since 1970, if it is a time: a number, since no type reads these"
+    why = "; ".join(filter(None, (_of_time(best, [value for value in values if value]), why)))
     if best == "string" and misfits[best] > MISFITS_MAX * len(values):
         why = "not UTF-8: declare it string(ENCODING), such as string(gbk) or string(latin-1)"
     return Suggested(key, best, len(values), misfits[best], why)
@@ -135,6 +142,36 @@ def _misfits(text: str, values: Sequence[bytes]) -> int:
         return texts.count(None)
     # A cast that cannot do with the whole sample is none for it.
     return int(declared.convert(pa.array(texts, pa.string())).null_count)
+
+
+def _of_time(best: str, values: Sequence[bytes]) -> str:
+    """What a person has to know of days in numbers: which orders they may be in, and of short years which are
+    meant."""
+    found = _orders(values) if best.startswith(("string", "timestamp(%y/")) else []
+    said = " or ".join(text for text in found if text != best)
+    if "%y" in best:
+        return f"year first, else declare it {said}; {_SHORT_YEARS}" if said else _SHORT_YEARS
+    if len(found) == 1:
+        return f"looks like a time: declare it {said}, with the zone that it was written in"
+    return f"looks like a time, and no value says in which order: declare it {said}" if found else ""
+
+
+def _orders(values: Sequence[bytes]) -> list[str]:
+    """Types of a time that fit days in three numbers; several where no value decides which of them it is: a
+    number above 12 is no month."""
+    shapes = Counter(
+        (match[1].decode(), len(match[2]), " %T" if match[4] else " %H:%M" if match[3] else "")
+        for match in map(_WRITTEN.fullmatch, values)
+        if match
+    )
+    if not shapes:
+        return []
+    mark, digits, clock = max(shapes, key=lambda shape: shapes[shape])
+    days = ("dmY", "mdY") if digits > len("26") else ("dmy", "mdy", "ymd")
+    texts = [f"timestamp({mark.join(f'%{letter}' for letter in day)}{clock}, UTC)" for day in days]
+    misfits = {text: _misfits(text, values) for text in texts}
+    least = min(misfits.values())
+    return [text for text, n in misfits.items() if n == least] if least <= MISFITS_MAX * len(values) else []
 
 
 def _is_text(value: bytes) -> bool:

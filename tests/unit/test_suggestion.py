@@ -45,6 +45,19 @@ def of(*values: str, key: str = "k") -> Suggested:
         (["26/11/20 10:00:00"], "timestamp(%y/%m/%d %T, UTC)"),
         (["20.11.2026 10:00:00"], "timestamp(%d.%m.%Y %T, UTC)"),
         (["20.11.2026"], "timestamp(%d.%m.%Y, UTC)"),
+        (["20.11.2026 10:00"], "timestamp(%d.%m.%Y %H:%M, UTC)"),
+        (["26.11.26 09:30:15"], "timestamp(%d.%m.%y %T, UTC)"),
+        (["26.11.26 09:30"], "timestamp(%d.%m.%y %H:%M, UTC)"),
+        (["26-Nov-26 09:30:15"], "timestamp(%d-%b-%y %T, UTC)"),
+        (["26-NOV-2026 09:30:15"], "timestamp(%d-%b-%Y %T, UTC)"),
+        (["26-Nov-2026 09:30", "27-Nov-2026 00:00"], "timestamp(%d-%b-%Y %H:%M, UTC)"),
+        (["26-Nov-26"], "timestamp(%d-%b-%y, UTC)"),
+        (["26 Nov 2026 09:30:15"], "timestamp(%d %b %Y %T, UTC)"),
+        (["26.11.26"], "string"),
+        (["1.2.3", "10.11.12"], "string"),
+        (["26/11/2026"], "string"),
+        (["26-11-26 09:30:15"], "string"),
+        (["11/26/26 09:30:15"], "string"),
         (["20/11/2026 10:00:00"], "string"),
         (["17/May/2015:10:05:03 +0000"], "timestamp(%d/%b/%Y:%H:%M:%S %z)"),
         (["", "7"], "string"),
@@ -57,6 +70,41 @@ def of(*values: str, key: str = "k") -> Suggested:
 def test_a_type_is_the_narrowest_that_loses_nothing(values: list[str], type_name: str) -> None:
     assert of(*values).type == type_name
     assert of(*values).misfits == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        (
+            ["03/04/2026 10:00:00"],
+            "in which order: declare it timestamp(%d/%m/%Y %T, UTC) or timestamp(%m/%d/",
+        ),
+        (
+            ["03/04/2026", "13/04/2026"],
+            "looks like a time: declare it timestamp(%d/%m/%Y, UTC), with the zone",
+        ),
+        (["03/04/2026 10:00", "04/13/2026 10:00"], "looks like a time: declare it timestamp(%m/%d/%Y %H:%M,"),
+        (["11/26/26"], "looks like a time: declare it timestamp(%m/%d/%y, UTC), with the zone"),
+        (["26-11-26"], "declare it timestamp(%d-%m-%y, UTC) or timestamp(%y-%m-%d, UTC)"),
+        (
+            ["26-11-32", ""],
+            "declare it timestamp(%d-%m-%y, UTC), with the zone that it was written in; 1 are em",
+        ),
+        (["11.26.2026 10:00:00"], "declare it timestamp(%m.%d.%Y %T, UTC), with"),
+        (["26.11.26 09:30:15"], "years of two digits are 2000 to 2068, or 1969 to 1999"),
+        (["26/11/20 10:00:00"], "year first, else declare it timestamp(%d/%m/%y %T, UTC); years of two"),
+        (["26/11/20 10:00:00", "32/11/20 10:00:00"], "years of two digits"),
+    ],
+)
+def test_a_time_that_may_be_read_in_two_ways_says_so_and_how_it_is_declared(
+    values: list[str], why: str
+) -> None:
+    assert why in of(*values).why
+
+
+@pytest.mark.parametrize("value", ["13/13/2026", "192.168.10.12", "26/11/2026x", "2026-11-26", "26.11.2026"])
+def test_what_is_no_such_time_is_not_called_one(value: str) -> None:
+    assert of(value).why == ""
 
 
 def test_a_number_of_microseconds_stays_one_and_is_told() -> None:
