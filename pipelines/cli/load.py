@@ -5,8 +5,8 @@ rows a group unless told otherwise. Nothing here shares code with fetching and d
 was loaded can stand as the other side of a proof.
 
 The service takes a log time only within 7 days before and 15 minutes after its own clock. A line outside of
-that (an archived log file), or of a time that cannot be read, is sent with the service's time as log time,
-and the load says so; its own time stays in its key, `time_local` for access logs.
+that (an archived log file), of a time that cannot be read, or of none, is sent with the service's time as log
+time, and the load says so; its own time stays in its key, `time_local` for access logs.
 
 A file is read to its end before anything of it is sent; a dry run packs all of it and sends nothing. A load
 that still ends in its middle says what is stored and how to go on from there: later nothing tells a log that
@@ -15,6 +15,7 @@ was sent twice from one that was sent once.
 
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -24,10 +25,11 @@ from typing import Any, Protocol, Self
 
 import click
 
+from pipelines.cli import session
 from pipelines.cli.deciding import decide, dry_run_option
 from pipelines.cli.emulator_admin import admin_of
 from pipelines.cli.files.accesslog import generated
-from pipelines.cli.files.lines import Log
+from pipelines.cli.files.lines import TIME_KEYS, Log
 from pipelines.cli.files.loading import Loading, oddities
 from pipelines.cli.files.log_files import AUTO, FORMATS, LogFile, check_file, parse_file, recognise
 from pipelines.cli.files.packing import (
@@ -46,6 +48,7 @@ from pipelines.landing.commit.decision import Decision, Finished
 from pipelines.landing.commit.effect import Note
 from sls_io.emulator import Admin
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.cures import Call
 from sls_io.values.errors import ServiceError, SlsError, Throttled, TransportError
 from sls_io.values.settings import Service
 from sls_io.values.window import HOUR_S
@@ -137,7 +140,11 @@ def missing(client: SlsClient, *, shards: int, create_first: bool) -> list[str]:
     try:
         client.shards()
     except ServiceError as error:
-        if not create_first or error.code.lower() not in lacks:
+        if error.code.lower() not in lacks:
+            raise
+        if not create_first:
+            again = shlex.split(session.typed_to_do_it("--create"))[1:] or ["load", "--create"]
+            error.cures = (Call(tuple(again), does=f"creates {' and '.join(lacks[error.code.lower()])}"),)
             raise
         return lacks[error.code.lower()]
     return []
@@ -183,6 +190,16 @@ def format_option(of: str) -> Callable[[Any], Any]:
     )
 
 
+def time_key_option(of: str) -> Callable[[Any], Any]:
+    """The option for the key under which the logs of the file that `of` names have their time."""
+    return click.option(
+        "--time-key",
+        default="",
+        metavar="KEY",
+        help=f"Of JSON or CSV in {of}: the key with a log's time.  [default: {', '.join(TIME_KEYS)}]",
+    )
+
+
 @click.command("load")
 @logstore_option
 @click.option(
@@ -193,6 +210,7 @@ def format_option(of: str) -> Callable[[Any], Any]:
     help="File of log lines, plain, gzip or zstd.",
 )
 @format_option("--file")
+@time_key_option("--file")
 @click.option(
     "--first-line",
     type=click.IntRange(min=1),
@@ -245,6 +263,7 @@ def load(
     name: str | None,
     path: Path | None,
     format_name: str,
+    time_key: str,
     first_line: int,
     rows: int | None,
     seed: int,
@@ -256,12 +275,10 @@ def load(
     dry_run: bool,
 ) -> None:
     """Put lines of a file, or generated rows, into a logstore."""
-    if (path is None) == (rows is None):
-        raise click.UsageError("say what to load: --file PATH or --rows N")
-    if spread_hours and path is not None:
-        raise click.UsageError("--spread-hours goes with --rows: lines of a file are received now")
+    _require_one_source(path, rows, spread_hours, time_key)
     service = resolve(name).service
-    lines = FileLines.checked(output, path, format_name, first_line) if path is not None else None
+    file = recognised(path, format_name, time_key) if path is not None else None
+    lines = FileLines.checked(output, file, first_line) if file is not None else None
     numbers = range(first_row, first_row + (rows or 0))
     with SlsClient(service) as client:
         source = lines or NumberedRows.over(spread_hours, service, seed, numbers)
@@ -289,13 +306,23 @@ def load(
         decide(output, Decision(view=loading), carry_out, now=not dry_run, by="")
 
 
+def _require_one_source(path: Path | None, rows: int | None, spread_hours: int, time_key: str) -> None:
+    """Raises UsageError for options that do not go together."""
+    if (path is None) == (rows is None):
+        raise click.UsageError("say what to load: --file PATH or --rows N")
+    if spread_hours and path is not None:
+        raise click.UsageError("--spread-hours goes with --rows: lines of a file are received now")
+    if time_key and path is None:
+        raise click.UsageError("--time-key goes with --file: generated rows have their own time")
+
+
 def _tell(output: Output, done: Loading) -> None:
     speed = done.raw_bytes / 1e6 / done.seconds if done.seconds else 0.0
     output.say(
         f"{done.rows:,} rows in {done.groups:,} groups, {megabytes(done.raw_bytes)} raw, "
         f"into {done.project}/{done.logstore}: {done.seconds:.1f} s, {speed:.1f} MB/s"
     )
-    output.say_notes(map(Note, oddities(done)))
+    output.say_notes(map(Note, oddities(done, done.time_keys)))
 
 
 def _send(
@@ -333,9 +360,8 @@ class FileLines:
     now_s: float = 0.0
 
     @classmethod
-    def checked(cls, output: Output, path: Path, format_name: str, first_line: int) -> Self:
+    def checked(cls, output: Output, file: LogFile, first_line: int) -> Self:
         """The file is read once to its end."""
-        file = recognised(path, format_name)
         with output.progress(f"load {file.path.name}") as progress:
             progress.phase("reading the file once before anything is sent")
             return cls(file, first_line, check_file(file, first_line=first_line))
@@ -423,9 +449,9 @@ def _err(text: str) -> None:
         print(text, file=sys.stderr)
 
 
-def recognised(path: Path, format_name: str) -> LogFile:
+def recognised(path: Path, format_name: str, time_key: str = "") -> LogFile:
     """The file with its format; says it on stderr where nothing but plain text fits."""
-    file = recognise(path, format_name)
+    file = recognise(path, format_name, time_key)
     if file.doubt:
         _err(f"sls-lake: {file.doubt}")
     return file

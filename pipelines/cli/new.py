@@ -15,6 +15,8 @@ from typing import Any
 import click
 from rich.markup import escape
 
+from pipelines.cli.files.lines import TIME_KEYS
+from pipelines.cli.files.loading import timeless_text
 from pipelines.cli.files.log_files import parse_file
 from pipelines.cli.files.packing import Counts
 from pipelines.cli.load import format_option, recognised
@@ -98,13 +100,13 @@ def new(
     if where := next((place for its, place in named(others.values()) if its == fresh), None):
         raise one_name(fresh, path, where)
     answer = ask(asked, sample=source == LOGSTORE)
-    logs = _sampled(output, source, format_name, answer)
+    logs, timeless = _sampled(output, source, format_name, answer)
     keys = suggested(logs)
     begins, why = (start, "As it was asked for.") if start else (answer.start, answer.why)
     write(path, asked, begins, why, keys, len(logs))
     output.say(f"wrote {path}: table {asked.table}, history from {begins}. {why}")
     _show(output, keys, len(logs))
-    _say_next(output, name, source)
+    _say_next(output, name, source, _say_timeless(output, timeless, logs, keys))
     output.result(
         {
             "path": str(path),
@@ -129,8 +131,9 @@ def write(path: Path, asked: Named, start: str, why: str, keys: Sequence[Suggest
     write_whole(path, text(asked, start, why, shown))
 
 
-def _sampled(output: Output, source: str, format_name: str, answer: FirstLook) -> list[Contents]:
-    """The logs that the columns come from; says where they are from."""
+def _sampled(output: Output, source: str, format_name: str, answer: FirstLook) -> tuple[list[Contents], int]:
+    """The logs that the columns come from, and how many of a file have no time where it is looked for; says
+    where they are from."""
     if source == LOGSTORE:
         require_answer(answer)
         days = "for ever" if answer.retention_s is None else f"{answer.retention_s / 86_400:g} days"
@@ -138,7 +141,7 @@ def _sampled(output: Output, source: str, format_name: str, answer: FirstLook) -
             f"looked at the newest {len(answer.logs):,} logs; shards: {answer.shards}; "
             f"the service keeps logs {days}"
         )
-        return answer.logs
+        return answer.logs, 0
     path = Path(source)
     # Not `Path.is_file`: of a name that is too long for any file that raises.
     if not os.path.isfile(path):
@@ -155,7 +158,17 @@ def _sampled(output: Output, source: str, format_name: str, answer: FirstLook) -
             f"[yellow]{odd:,} of them are no {file.format_name}[/]: each is kept whole under the key `line`; "
             "--format names another format"
         )
-    return [log.contents for log in logs]
+    return [log.contents for log in logs], sum(log.timeless for log in logs)
+
+
+def _say_timeless(output: Output, timeless: int, logs: Sequence[Contents], keys: Sequence[Suggested]) -> str:
+    """Say where logs of the file have no time of their own. Where none has one, the first key that was typed
+    as a time; "" for no such key."""
+    if not timeless:
+        return ""
+    output.say(f"[yellow]{timeless:,} of {len(logs):,} logs {escape(timeless_text(TIME_KEYS))} to `load`[/]")
+    times = (key.key for key in keys if key.type.startswith("timestamp") and timeless == len(logs))
+    return next(times, "")
 
 
 def _show(output: Output, keys: Sequence[Suggested], logs: int) -> None:
@@ -174,7 +187,7 @@ def _show_beside(output: Output, name: str, attributes: Any, source: str, format
         raise attributes
     declared = attributes.get("columns") or {}
     answer = ask(Named.of_settings(name, attributes), sample=source == LOGSTORE)
-    logs = _sampled(output, source, format_name, answer)
+    logs, _ = _sampled(output, source, format_name, answer)
     keys = suggested(logs)
     rows = [
         (escape(printable(key.key, 60)), declared.get(key.key, ""), key.type, key.values, key.misfits or "")
@@ -190,8 +203,10 @@ def _show_beside(output: Output, name: str, attributes: Any, source: str, format
     )
 
 
-def _say_next(output: Output, name: str, source: str) -> None:
-    load = Call(("load", "-l", name, "--file", source, "--create"), does="sends the file's logs, all of them")
+def _say_next(output: Output, name: str, source: str, time_key: str) -> None:
+    timed = ("--time-key", time_key) if time_key else ()
+    words = ("load", "-l", name, "--file", source, *timed, "--create")
+    load = Call(words, does="sends the file's logs, all of them")
     output.say_cures(
         *([load] if source != LOGSTORE else []),
         Call(("doctor", "-l", name), does="tries all that a landing needs"),

@@ -109,14 +109,18 @@ def _of_key(key: str, values: list[bytes], logs: int, names: Sequence[str]) -> S
     best = min(misfits, key=lambda text: misfits[text], default="string")
     if not misfits or misfits[best] > MISFITS_MAX * len(values):
         best, misfits = "string", {"string": sum(not _is_text(value) for value in values)}
-    empty = sum(not value for value in values)
-    why = f"{empty:,} are empty" if empty else ""
+    return Suggested(key, best, len(values), misfits[best], _why(key, best, misfits[best], values))
+
+
+def _why(key: str, best: str, misfits: int, values: list[bytes]) -> str:
+    """What a person may want to know of values that got this type."""
+    if best == "string" and misfits > MISFITS_MAX * len(values):
+        return "not UTF-8: declare it string(ENCODING), such as string(gbk) or string(latin-1)"
     if best == "long" and _TIME_KEY.search(key) and all(len(value) >= _FINE_DIGITS for value in values):
-        why = "micro- or nanoseconds since 1970, if it is a time: a number, since no type reads these"
-    why = "; ".join(filter(None, (_of_time(best, [value for value in values if value]), why)))
-    if best == "string" and misfits[best] > MISFITS_MAX * len(values):
-        why = "not UTF-8: declare it string(ENCODING), such as string(gbk) or string(latin-1)"
-    return Suggested(key, best, len(values), misfits[best], why)
+        return "micro- or nanoseconds since 1970, if it is a time: a number, since no type reads these"
+    filled = [value for value in values if value]
+    empty = len(values) - len(filled)
+    return "; ".join(filter(None, (_of_time(best, filled), f"{empty:,} are empty" if empty else "")))
 
 
 def _candidates(key: str, values: Sequence[bytes]) -> list[str]:

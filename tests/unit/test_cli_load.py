@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,46 @@ def test_a_time_that_cannot_be_read_is_counted_and_one_that_is_not_there_is_not(
     assert (found["odd_times"], found["odd_lines"], found["future_rows"]) == (2, 0, 0)
 
 
+SOLD = "order_no,sold_at\nA-1,{0}\nA-2,{0}\nA-3,\n"
+
+
+def test_rows_without_a_time_of_their_own_are_told_and_an_option_names_its_key(
+    project: Path, emulator: Emulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, at_s = project / "sold.csv", int(emulator.admin.now()) - 86_400
+    path.write_text(SOLD.format(datetime.fromtimestamp(at_s, UTC).strftime("%d-%b-%Y %H:%M:%S")))
+    call = ["load", "--file", str(path), "--create"]
+    assert run(call) == 0
+    said = capsys.readouterr().out
+    assert "rows 3" in said, "the header is no row"
+    assert "3 of 3 rows have no time under `__time__`, `time`, `timestamp`, `@timestamp`, `ts`: they" in said
+    assert run([*call, "--time-key", "sold_at"]) == 0
+    assert "1 of 3 rows have no time under `sold_at`: they get the time of" in capsys.readouterr().out
+    assert run([*call, "--time-key", "sold_at", "--dry-run", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["timeless"], found["time_keys"], found["odd_times"]) == (1, ["sold_at"], 0)
+    times = [log.Time for group in kept(emulator) for log in unpack(group.body).Logs]
+    assert len(times) == 6 and times.count(at_s) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--rows", "5", "--time-key", "at"], "--time-key goes with --file"),
+        (
+            ["--file", "a.log", "--time-key", "at"],
+            "--time-key goes with json and csv: a.log is read as combined",
+        ),
+    ],
+)
+def test_a_key_for_the_time_is_refused_where_no_key_has_it(
+    project: Path, capsys: pytest.CaptureFixture[str], words: list[str], says: str
+) -> None:
+    (project / "a.log").write_text(LINE)
+    assert run(["load", *words]) == EXIT_USAGE
+    assert says in capsys.readouterr().err
+
+
 # --- a load that cannot be whole -------------------------------------------------------------
 
 ENDINGS: dict[str, Callable[[bytes], bytes]] = {
@@ -271,7 +312,8 @@ def test_a_missing_project_is_one_sentence_with_the_cure(
 ) -> None:
     assert run(["load", "--rows", "10"]) == EXIT_FAILED
     said = capsys.readouterr().err
-    assert "ProjectNotExist" in said and said.count("\n") == 1
+    assert "ProjectNotExist" in said and said.count("\n") == 2
+    assert "\n  sls-lake load --rows 10 --create   # creates project demo and logstore clicks" in said
 
 
 def test_a_wrong_key_is_one_sentence_that_names_the_variables_and_not_the_key(

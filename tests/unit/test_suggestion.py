@@ -192,6 +192,11 @@ def test_new_writes_a_file_that_loads_and_later_shows_what_differs(
     assert (service.credentials.provider, service.credentials.name) == ("profile", "lake")
     assert (logstore.table, logstore.start) == ("bronze.orders", "2026-11-20-00:00")
     before = path.read_text()
+    (tmp_path / "sales.csv").write_text("sku,sold_at\nA,26-Nov-26 09:30:15\nB,26-Nov-26 09:31:00\n")
+    assert run(["new", "sales", "--from", "sales.csv", *chosen[:4]]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "2 of 2 logs have no time under `__time__`, `time`" in said
+    assert "sls-lake load -l sales --file sales.csv --time-key sold_at --create" in said
     (tmp_path / "later.csv").write_text("order_no,qty\nA-1,7\n")
     capsys.readouterr()
     assert run(["new", "orders", "--from", "later.csv", "--json"]) == 0

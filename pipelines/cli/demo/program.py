@@ -26,7 +26,7 @@ from pipelines.cli.files.lines import Log
 from pipelines.cli.files.loading import oddities
 from pipelines.cli.files.log_files import AUTO, LogFile, count_records, parse_file
 from pipelines.cli.files.packing import GROUP_ROWS, Counts, Packer
-from pipelines.cli.load import create, format_option, put, put_over_hours, recognised
+from pipelines.cli.load import create, format_option, put, put_over_hours, recognised, time_key_option
 from pipelines.cli.logstores import project_root, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, noise_into, verb
@@ -98,12 +98,12 @@ class GeneratedRows:
 class FileRows:
     """The lines of a file, the last sixth after the split."""
 
-    def __init__(self, path: Path, format_name: str = AUTO) -> None:
+    def __init__(self, path: Path, format_name: str = AUTO, time_key: str = "") -> None:
         if not path.is_file():
             raise ConfigError(f"{path} can be read only once: name a file, its lines are counted first")
         self.counts = Counts()
         # The demo changes its working folder.
-        self.file: LogFile = recognised(path.absolute(), format_name)
+        self.file: LogFile = recognised(path.absolute(), format_name, time_key)
         lines = count_records(self.file)
         self.second = lines // 6
         self.first = lines - self.second
@@ -121,6 +121,7 @@ class FileRows:
     help="Land the lines of this file instead of generated rows; it may be gzip or zstd.",
 )
 @format_option("--logs")
+@time_key_option("--logs")
 @click.option("--rows", type=click.IntRange(min=10), default=ROWS, show_default=True, help="Generated rows.")
 @click.option("--break-one-file", is_flag=True, help="Delete a landed file before the proof: must end red.")
 @click.option(
@@ -135,14 +136,15 @@ def demo(
     *,
     logs: Path | None,
     format_name: str,
+    time_key: str,
     rows: int,
     break_one_file: bool,
     home: Path | None,
 ) -> None:
     """Show the whole path, from log lines to a proof that each landed once."""
-    if logs is None and format_name != AUTO:
-        raise click.UsageError("--format goes with --logs: generated rows have their own")
-    source: RowSource = FileRows(logs, format_name) if logs is not None else GeneratedRows(rows)
+    if logs is None and (time_key or format_name != AUTO):
+        raise click.UsageError("--format and --time-key go with --logs: generated rows have their own")
+    source: RowSource = FileRows(logs, format_name, time_key) if logs is not None else GeneratedRows(rows)
     started = SYSTEM_CLOCK.monotonic()
     box = sandbox.Sandbox(home) if home is not None else sandbox.at("demo")
     with box.owned():
@@ -269,8 +271,12 @@ class Demo:
 
     def say_oddities(self) -> None:
         """What of a file was not as usual."""
-        for oddity in oddities(self.packer.counts):
+        for oddity in self._oddities():
             self.output.say(f"{'':<12} {oddity}")
+
+    def _oddities(self) -> list[str]:
+        file = self.rows.file
+        return oddities(self.rows.counts, file.time_keys if file is not None else ())
 
     def settle(self) -> None:
         """Move the clock over the settle time: the newest seconds are left for the next run."""
@@ -335,7 +341,7 @@ class Demo:
         )
         if self.rows.file is not None:
             kept = stored(self.admin, self.client.service)
-            audit.file = ending.file_audit(output, self.rows.file, kept, oddities(self.rows.counts))
+            audit.file = ending.file_audit(output, self.rows.file, kept, self._oddities())
         output.result({**self.story, "audit": {**asdict(audit), "ok": audit.ok}})
         return audit
 

@@ -10,10 +10,10 @@ name are one key that is sent twice.
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from pipelines.cli.files.lines import Log, Parser, body, kept, written_time_s
+from pipelines.cli.files.lines import TIME_KEYS, Log, Parser, body, kept, written_time_s
 
 DELIMITERS = b",\t;|"
 RECORD_BYTES_MAX = 1_000_000
@@ -69,9 +69,10 @@ def delimiter_of(header: bytes) -> bytes:
     return found[0] if found is not None else max((bytes([code]) for code in DELIMITERS), key=header.count)
 
 
-def parser(header: bytes, delimiter: bytes) -> Parser:
+def parser(header: bytes, delimiter: bytes, time_keys: Sequence[str] = TIME_KEYS) -> Parser:
     """The parser of the records after this header. A column without a name gets the key `column_N`, counted
-    from 1. Raises ValueError for a name that is not UTF-8: no key can be."""
+    from 1. A log's time is under the first of `time_keys` that there is. Raises ValueError for a name that is
+    not UTF-8: no key can be."""
     names = fields(header, delimiter) or [header]
     keys = [name.strip().decode() or f"column_{place}" for place, name in enumerate(names, 1)]
 
@@ -80,8 +81,8 @@ def parser(header: bytes, delimiter: bytes) -> Parser:
         if values is None or len(values) != len(keys):
             return kept(record)
         contents = tuple(zip(keys, values, strict=True))
-        time_s, odd_time = written_time_s(dict(contents))
-        return Log(time_s, contents, odd_time=odd_time)
+        time_s, odd_time = written_time_s(dict(contents), time_keys)
+        return Log(time_s, contents, odd_time=odd_time, timeless=time_s is None and not odd_time)
 
     return parsed
 

@@ -15,7 +15,7 @@ A syslog line is what RFC 3164 and RFC 5424 say, or what a syslog daemon writes 
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
@@ -64,12 +64,16 @@ _YEARS_BACK = 9
 """29 February is at most eight years before the next one."""
 _AHEAD_S = 24 * 3600.0
 """A time without a zone may be that far ahead of UTC, and is not a year old for it."""
-_TIME_KEYS = ("__time__", "time", "timestamp", "@timestamp", "ts")
+TIME_KEYS = ("__time__", "time", "timestamp", "@timestamp", "ts")
 _EPOCH_UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
 """(from, a second) of epoch numbers in nano-, micro- and milliseconds: as the next larger unit they would be
 after the year 5000."""
-_DAY_FIRST = ("%Y/%m/%d %H:%M:%S", "%y/%m/%d %H:%M:%S", "%d.%m.%Y %H:%M:%S")
-"""Texts that are no ISO and mean one moment all the same, in UTC."""
+_WRITTEN = (
+    "%Y/%m/%d %H:%M:%S", "%y/%m/%d %H:%M:%S", "%d.%m.%y %H:%M:%S", "%d.%m.%y %H:%M",
+    *(f"{day}{clock}" for clock in (" %H:%M:%S", " %H:%M", "")
+      for day in ("%d.%m.%Y", "%d-%b-%Y", "%d-%b-%y", "%d %b %Y")),
+)  # fmt: skip
+"""Texts that are no ISO and mean one moment all the same, in UTC: those that `new` takes for times, too."""
 _CLOCK = re.compile(r"\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?")
 
 
@@ -77,7 +81,8 @@ class Log(NamedTuple):
     """One log on its way in. `time_s` is its own time (unix seconds, fraction kept) where it has one.
     `valueless` counts its keys that are left out, because the file says of them that there is no value.
     `line` is the number of its line in a file, 0 for one of no file. `odd_time`: it has a time of its own
-    that nobody can read; an empty one, or a null, is none."""
+    that nobody can read; an empty one, or a null, is none. `timeless`: it has none where its format has one
+    under a key."""
 
     time_s: float | None
     contents: tuple[tuple[str, bytes], ...]
@@ -85,6 +90,7 @@ class Log(NamedTuple):
     valueless: int = 0
     line: int = 0
     odd_time: bool = False
+    timeless: bool = False
 
 
 Parser = Callable[[bytes], Log]
@@ -111,8 +117,9 @@ def combined(line: bytes) -> Log:
     return Log(time_s, tuple(contents), valueless=valueless, odd_time=odd_time)
 
 
-def json_line(line: bytes) -> Log:
-    """One JSON object: each key a content, a text as it is, everything else as it is written.
+def json_line(line: bytes, time_keys: Sequence[str] = TIME_KEYS) -> Log:
+    """One JSON object: each key a content, a text as it is, everything else as it is written. Its time is
+    under the first of `time_keys` that it has.
 
     A key that stands twice is sent twice: a log is a list of contents, not a map.
     """
@@ -122,8 +129,10 @@ def json_line(line: bytes) -> Log:
     except (ValueError, RecursionError):
         return kept(line)
     contents = tuple((key, text) for key, text, null in sent if not null)
-    time_s, odd_time = _json_time_s({key: value for key, _, value in members})
-    return Log(time_s, contents, valueless=len(sent) - len(contents), odd_time=odd_time)
+    time_s, odd_time = _json_time_s({key: value for key, _, value in members}, time_keys)
+    timeless = time_s is None and not odd_time
+    valueless = len(sent) - len(contents)
+    return Log(time_s, contents, valueless=valueless, odd_time=odd_time, timeless=timeless)
 
 
 def body(line: bytes) -> bytes:
@@ -199,18 +208,35 @@ def local_time_s(value: str) -> float | None:
 
 
 def epoch_s(value: object) -> float | None:
-    """Unix seconds of an epoch number (from seconds to nanoseconds), of an ISO text or one of `_DAY_FIRST`,
-    else None."""
+    """Unix seconds of an epoch number (from seconds to nanoseconds), of an ISO text, one of `_WRITTEN` or
+    one as in an access log, else None."""
     if isinstance(value, str):
-        for form in ("", *_DAY_FIRST):
+        for form in ("", *_FORMS.get(_shape(value), ())):
             with suppress(ValueError):
                 moment = datetime.strptime(value, form) if form else datetime.fromisoformat(value)
                 return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-        return None
+        return local_time_s(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     seconds = value / next((second for least, second in _EPOCH_UNITS if value >= least), 1.0)
     return seconds if 0 <= seconds < 2**32 else None
+
+
+def _shape(value: str) -> str:
+    """A text without what its numbers and words are, so that few forms are tried on it: `9.9.9 9:9`."""
+    return _WORD.sub("a", _DIGITS.sub("9", value[:40]))
+
+
+def _forms() -> dict[str, list[str]]:
+    """Shape -> the forms of it."""
+    found: dict[str, list[str]] = {}
+    for form in _WRITTEN:
+        found.setdefault(re.sub(r"%[a-zA-Z]", "9", form.replace("%b", "a")), []).append(form)
+    return found
+
+
+_DIGITS, _WORD = re.compile(r"[0-9]+"), re.compile(r"[A-Za-z]+")
+_FORMS = _forms()
 
 
 def _on_its_day(value: str, day: object) -> str:
@@ -264,19 +290,21 @@ def _encodable(key: str) -> str:
     return key
 
 
-def _json_time_s(value: Mapping[str, object]) -> tuple[float | None, bool]:
+def _json_time_s(value: Mapping[str, object], time_keys: Sequence[str]) -> tuple[float | None, bool]:
     """The time of the log, and whether one is there that cannot be read."""
-    found = next((value[key] for key in _TIME_KEYS if key in value), None)
+    found = next((value[key] for key in time_keys if key in value), None)
     if isinstance(found, str) and not isinstance(found, _Number):
         found = _on_its_day(found, value.get("date"))
     time_s = epoch_s(float(found) if isinstance(found, _Number) else found)
     return time_s, time_s is None and found is not None and found != ""
 
 
-def written_time_s(values: Mapping[str, bytes]) -> tuple[float | None, bool]:
-    """The time of a log whose values are all text: epoch numbers and times as texts under the usual keys; and
-    whether one is there that cannot be read."""
-    found = next((values[key] for key in _TIME_KEYS if key in values), b"").decode("utf-8", "replace").strip()
+def written_time_s(
+    values: Mapping[str, bytes], time_keys: Sequence[str] = TIME_KEYS
+) -> tuple[float | None, bool]:
+    """The time of a log whose values are all text: epoch numbers and times as texts under the first of
+    `time_keys` that is there; and whether one is there that cannot be read."""
+    found = next((values[key] for key in time_keys if key in values), b"").decode("utf-8", "replace").strip()
     try:
         time_s = epoch_s(float(found))
     except ValueError:

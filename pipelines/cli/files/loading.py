@@ -1,11 +1,12 @@
 """What a load sends, for people and for programs: how much, and all that a log does not carry as
 its file has it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from pipelines.cli.files.log_files import LogFile
+from pipelines.cli.files.lines import TIME_KEYS
+from pipelines.cli.files.log_files import KEYED, LogFile
 from pipelines.cli.files.packing import Counts
 from pipelines.landing.commit.effect import Effect, Note
 from sls_io.values.settings import Service
@@ -13,11 +14,15 @@ from sls_io.values.settings import Service
 
 @dataclass(frozen=True)
 class Loading(Effect):
-    """What a load sends, or has sent. `rows` before it has begun: about how many, 0 where nobody knows."""
+    """What a load sends, or has sent. `time_keys` are where the time of a log was looked for, none where its
+    format has no key for it. `rows` before it has begun: about how many, 0 where nobody knows."""
 
     WHAT = "{project}/{logstore}: logs are sent"
     QUIET: ClassVar[frozenset[str]] = frozenset(
-        {"odd_lines", "blank_lines", "valueless", "odd_times", "late_rows", "future_rows"}
+        {
+            *("odd_lines", "blank_lines", "valueless", "late_rows", "future_rows"),
+            *("odd_times", "timeless", "time_keys"),
+        }
     )
 
     project: str
@@ -32,6 +37,8 @@ class Loading(Effect):
     blank_lines: int
     valueless: int
     odd_times: int
+    timeless: int
+    time_keys: tuple[str, ...]
     late_rows: int
     future_rows: int
     seconds: float
@@ -52,6 +59,8 @@ class Loading(Effect):
             blank_lines=counts.blank_lines,
             valueless=counts.valueless,
             odd_times=counts.odd_times,
+            timeless=counts.timeless,
+            time_keys=tuple(file.time_keys) if file is not None and file.format_name in KEYED else (),
             late_rows=counts.late_rows,
             future_rows=counts.future_rows,
             seconds=round(counts.seconds, 3),
@@ -60,11 +69,20 @@ class Loading(Effect):
     def said(self) -> Iterable[Note]:
         if self.format:
             yield Note(f"read {self.file} as {self.format}")
-        yield from map(Note, oddities(self))
+        yield from map(Note, oddities(self, self.time_keys))
 
 
-def oddities(counts: Counts | Loading) -> list[str]:
-    """What of a load was not as usual, and how often: all that a log does not carry as its file has it."""
+def timeless_text(time_keys: Sequence[str]) -> str:
+    """What is said of logs that have no time where it is looked for."""
+    keys = ", ".join(f"`{key}`" for key in time_keys)
+    return (
+        f"have no time under {keys}: they get the time of loading as log time; --time-key names another key"
+    )
+
+
+def oddities(counts: Counts | Loading, time_keys: Sequence[str] = TIME_KEYS) -> list[str]:
+    """What of a load was not as usual, and how often: all that a log does not carry as its file has it, and
+    where no time was found under `time_keys`."""
     null = "values are null, or `-` in the place of one, and are not sent: their keys are left out"
     time = "they got the time of loading as log time, their own stays in its key"
     found = {
@@ -72,6 +90,7 @@ def oddities(counts: Counts | Loading) -> list[str]:
         "blank lines left out": counts.blank_lines,
         null: counts.valueless,
         f"rows have a time that cannot be read: {time}": counts.odd_times,
+        f"of {counts.rows:,} rows {timeless_text(time_keys)}": counts.timeless,
         f"rows are older than the 7 days the service takes: {time}": counts.late_rows,
         f"rows are further ahead than the 15 minutes the service takes: {time}": counts.future_rows,
     }

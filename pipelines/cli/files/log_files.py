@@ -7,20 +7,23 @@ is kept whole, and `LogFile.recognised` says so.
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import IO, cast
 
 from pipelines.cli.files import csv_records
-from pipelines.cli.files.lines import Log, Parser, body, combined, json_line, syslog, text
+from pipelines.cli.files.lines import TIME_KEYS, Log, Parser, body, combined, json_line, syslog, text
 from pipelines.cli.files.packing import Counts
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError
 
 FORMATS = ("combined", "json", "csv", "syslog", "text")
+KEYED = ("json", "csv")
+"""Of these the time of a log stands under a key; the others have a place for it, or none."""
 AUTO = "auto"
 SAMPLE_LINES = 20
 LINE_BYTES_MAX = 2_500_000
@@ -46,6 +49,13 @@ class LogFile:
     recognised: bool = True
     once: Iterator[tuple[int, bytes]] | None = None
     """The lines of what can be read only once, such as a pipe, where its format was looked at."""
+    time_key: str = ""
+    """The key that the time of a log stands under, "" for the usual ones."""
+
+    @property
+    def time_keys(self) -> Sequence[str]:
+        """Where the time of a log is looked for."""
+        return (self.time_key,) if self.time_key else TIME_KEYS
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """(number, line with its end) from the first line on."""
@@ -71,8 +81,19 @@ class LogFile:
         )
 
 
-def recognise(path: Path, format_name: str = AUTO) -> LogFile:
-    """The file with its format: the named one, or what its first lines have. Reads only these lines."""
+def recognise(path: Path, format_name: str = AUTO, time_key: str = "") -> LogFile:
+    """The file with its format: the named one, or what its first lines have. Reads only these lines. Raises
+    ConfigError for a `time_key` where no key has the time."""
+    file = _of_format(path, format_name)
+    if time_key and file.format_name not in KEYED:
+        raise ConfigError(
+            f"--time-key goes with {' and '.join(KEYED)}: {path.name} is read as {file.format_name}, whose "
+            "lines have no key for their time; leave it out, or name the format with --format"
+        )
+    return replace(file, time_key=time_key)
+
+
+def _of_format(path: Path, format_name: str) -> LogFile:
     if format_name != AUTO:
         return LogFile(path, format_name)
     lines = _numbered(path)
@@ -99,21 +120,20 @@ def parse_file(file: LogFile, counts: Counts, *, first_line: int = 1) -> Iterato
     return _parse(file, counts, first_line, lambda parser, line: parser(line))
 
 
-def count_records(file: LogFile) -> int:
-    """How many logs the file has, without reading what they say."""
-    return sum(1 for _ in _parse(file, Counts(), 1, lambda parser, line: text(line)))
+def count_records(file: LogFile, *, first_line: int = 1) -> int:
+    """How many logs the file has from its line `first_line` on, without reading what they say."""
+    return sum(1 for _ in _parse(file, Counts(), first_line, lambda parser, line: text(line)))
 
 
 def check_file(file: LogFile, *, first_line: int = 1) -> int | None:
-    """Read a file to its end before anything of it is sent; about how many logs it has from `first_line` on.
+    """Read a file to its end before anything of it is sent; how many logs it has from `first_line` on.
 
     Raises ConfigError for what would stop the load in its middle. None for what can be read only once: that
     is taken as it comes.
     """
     if not file.path.is_file():
         return None
-    parse_file(file, Counts(), first_line=first_line)
-    return sum(1 for number, _ in read_lines(file.path, Counts()) if number >= first_line)
+    return count_records(file, first_line=first_line)
 
 
 def read_lines(path: Path, counts: Counts) -> Iterator[tuple[int, bytes]]:
@@ -141,14 +161,14 @@ def _records(file: LogFile) -> tuple[Parser, Iterator[tuple[int, bytes]]]:
     """The parser of the file, and its records, each with the number of its last line and with its end."""
     lines = file.lines()
     if file.format_name != "csv":
-        return _parser_of(file.format_name), lines
+        return _parser_of(file.format_name, file.time_keys), lines
     number, head = next(((number, line) for number, line in lines if body(line)), (0, b""))
     head = head.removeprefix(csv_records.BOM)
     delimiter = csv_records.delimiter_of(body(head))
     records = csv_records.joined(chain([(number, head)], lines), delimiter)
     _, header = next(records)
     try:
-        return csv_records.parser(body(header), delimiter), records
+        return csv_records.parser(body(header), delimiter, file.time_keys), records
     except ValueError:
         raise ConfigError(
             f"{file.path.name}: a name in its header is not UTF-8, and no key of a log can be so; "
@@ -156,9 +176,10 @@ def _records(file: LogFile) -> tuple[Parser, Iterator[tuple[int, bytes]]]:
         ) from None
 
 
-def _parser_of(format_name: str) -> Parser:
+def _parser_of(format_name: str, time_keys: Sequence[str] = TIME_KEYS) -> Parser:
     """The parser of a format whose lines need no header."""
-    parsers: dict[str, Parser] = {"combined": combined, "json": json_line, "text": text}
+    keyed = partial(json_line, time_keys=time_keys)
+    parsers: dict[str, Parser] = {"combined": combined, "json": keyed, "text": text}
     return parsers[format_name] if format_name in parsers else syslog(SYSTEM_CLOCK.now())
 
 

@@ -28,7 +28,8 @@ class Counts:
 
     `rows`, `groups` and `bytes` count what was packed, `stored` and `stored_line` what the service has
     taken of it: rows, and the number of the last one's line in the file. `valueless` counts the keys of the
-    file without a value, which cannot be sent; `odd_times` the rows whose own time nobody can read.
+    file without a value, which cannot be sent; `odd_times` the rows whose own time nobody can read,
+    `timeless` those of a format with a key for it that have none.
     """
 
     rows: int = 0
@@ -38,6 +39,7 @@ class Counts:
     blank_lines: int = 0
     valueless: int = 0
     odd_times: int = 0
+    timeless: int = 0
     late_rows: int = 0
     future_rows: int = 0
     stored: int = 0
@@ -103,6 +105,7 @@ class Packer:
         self.counts.odd_lines += not log.whole
         self.counts.valueless += log.valueless
         self.counts.odd_times += log.odd_time
+        self.counts.timeless += log.timeless
 
     def _closed(self, group: LogGroupRaw, line: int) -> Packed:
         body = group.SerializeToString()
