@@ -333,7 +333,7 @@ def _post(url: str, path: str, body: Mapping[str, object]) -> tuple[int, bytes]:
         return answer.status, answer.read()
     except (OSError, HTTPException) as error:
         raise ConnectFailed(
-            f"no Dagster answers at {url} ({type(error).__name__}): start it (`make dev`), name it with "
+            f"no Dagster answers at {url} ({type(error).__name__}): start it, name it with "
             "--dagster-url, or land without it: --local"
         ) from error
     finally:

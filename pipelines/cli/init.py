@@ -29,7 +29,7 @@ import pipelines
 from pipelines.cli.output import Output, verb
 from pipelines.landing.defs_file import write_whole
 from pipelines.landing.table.home import MARKER, Project, of, use
-from sls_io.values.cures import Call
+from sls_io.values.cures import Call, Do
 from sls_io.values.errors import ConfigError
 
 TEMPLATE: Final = Path(pipelines.__file__).parent / "template"
@@ -67,6 +67,7 @@ from pipelines.definitions import loaded
 def defs() -> dg.Definitions:
     return loaded(Path(__file__).parent)
 '''
+_SEES_TO_IT: Final = "from pipelines.definitions import loaded"
 _MODELS: Final = '''\
 """dbt's models as a code location of their own: no landing waits for dbt, and none fails by a model."""
 
@@ -124,7 +125,16 @@ def init(output: Output, *, folder: Path, s3: bool) -> None:
     )
     output.say("For the workspace.yaml of another Dagster, where it runs in this environment:")
     output.say(escape(_entry(project)))
-    output.say(f"Go there, cd {shlex.quote(str(folder))}, and then:")
+    if not loads(project):
+        output.say(
+            f"[yellow]Dagster loads this code location only once its package {project.module} is installed "
+            "here[/]:"
+        )
+        output.say_cures(
+            Do(shlex.join([sys.executable, "-m", "pip", "install", "--no-deps", "-e", str(folder)]))
+        )
+    there = folder == Path.cwd()
+    output.say("And then:" if there else f"Go there, cd {shlex.quote(str(folder))}, and then:")
     output.say_cures(
         Call(("new", "NAME"), does="sets up a logstore"), Call(("check",), does="reads all of them")
     )
@@ -200,6 +210,18 @@ def _is_ours(dbt: Path) -> bool:
     except (OSError, ValueError, yaml.YAMLError):
         return False
     return isinstance(said, dict) and said.get("profile") == _PROFILE
+
+
+def loads(project: Project) -> bool:
+    """Whether Dagster can import the package of the project wherever it is started. Our definitions see to
+    that themselves; those of others want it installed, also where the code location names its folder. Asked
+    of a process of its own: this one has been shown where the package lies."""
+    definitions = project.defs.parent / "definitions.py"
+    if _SEES_TO_IT in definitions.read_text(encoding="utf-8", errors="replace"):
+        return True
+    looks = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+    command = [sys.executable, "-c", looks, project.module.partition(".")[0]]
+    return subprocess.run(command, cwd="/", check=False).returncode == 0
 
 
 def _entry(project: Project) -> str:

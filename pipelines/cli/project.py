@@ -7,7 +7,7 @@ import click
 from rich.markup import escape
 
 from pipelines.cli.deciding import execute_option
-from pipelines.cli.logstores import project_root
+from pipelines.cli.logstores import defs_of, project_root
 from pipelines.cli.output import Output, verb
 from pipelines.landing.logstore import settled
 from pipelines.landing.project_file import KEPT
@@ -65,7 +65,7 @@ def _refresh(output: Output, *, execute: bool) -> None:
     paths = project_files(defs_files(root))
     if not paths:
         raise ConfigError(
-            f"no file under {root / 'pipelines' / 'defs'} is of the type pipelines.components.SlsProject: "
+            f"no file under {defs_of(root)} is of the type pipelines.components.SlsProject: "
             "each logstore has a file of its own",
             cures=(Call(("logstores",), does="shows them"),),
         )

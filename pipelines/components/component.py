@@ -56,7 +56,7 @@ class SlsLogstore(dg.Component):
     Makes the assets sls/<name>_logstore (external), bronze/<name> (hourly by receive time) and
     sls/<name>_checkpoint. With the table stand the blocking check `reconciled` and the check `proven`, with
     the logstore `runway`, `lag`, `commit` and `errors`. Sensors tell at sls/<name>_shards and
-    bronze/<name>_sealed, too (`docs/sensors.md`). Schedules and sensors are off until somebody turns them on.
+    bronze/<name>_sealed, too. Schedules and sensors are off until somebody turns them on.
 
         <name>_microbatch   lands what is new                    <name>_schedule, <name>_demand_sensor
         <name>_now          the same, in one click

@@ -61,7 +61,8 @@ attributes:
   # Off until somebody turns it on, as all schedules and sensors are.
   schedule: "*/5 * * * *"
   # sensors: [demand, health]
-  # All settings: docs/reference.md. The verb `check` reads this file again.
+  # All settings: dg utils inspect-component pipelines.components.SlsLogstore --defs-yaml-schema
+  # The verb `check` reads this file again.
 """
 
 

@@ -321,8 +321,8 @@ def settled(written: Mapping[str, Any], place: object) -> Logstore:
     if unset:
         names = ", ".join(sorted(set(unset.values())))
         raise ConfigError(
-            f"{place} needs the environment variable {names}, which is not set: export it, or, beside a "
-            "running `make dev`, take that one's: `. var/dev/env`"
+            f"{place} needs the environment variable {names}, which is not set: export it, or, where `dev` "
+            "runs in another terminal, take that one's: `. var/dev/env`"
         )
     return checked(attributes, place)
 
@@ -418,7 +418,7 @@ def _said(problem: ErrorDetails, where: str) -> str:
     if kind == "extra_forbidden":
         return f"no such setting{_meant(problem['loc'])}"
     if kind == "missing":
-        return "is missing, and has no default: docs/reference.md lists the settings"
+        return "is missing, and has no default: write it"
     if where.endswith(")") and "(" not in where:
         return "a comma ends a value between braces; put the type before it in quotes"
     if problem["input"] is None:

@@ -1,14 +1,16 @@
 """What a project is found by, and what `init` writes; a whole one lands in `test_own_project`."""
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from pipelines.cli.init import write_project
+from pipelines.cli.init import loads, write_project
 from pipelines.cli.logstores import defs_of, project_root
-from pipelines.landing.table.home import ROOT, home, nearest, of, project, use
+from pipelines.landing.table.home import ROOT, home, in_checkout, nearest, of, project, set_up, use
+from sls_io.values.cures import Call, Do
 from sls_io.values.errors import ConfigError
 
 
@@ -56,6 +58,28 @@ def test_a_project_is_found_from_below_and_by_what_definitions_say(
     use(None)
     assert project() is None and home() == tmp_path / "var"
     assert nearest(ROOT / "docs") == of(ROOT)
+
+
+def test_a_package_of_others_that_is_not_installed_is_known_before_dagster_misses_it(tmp_path: Path) -> None:
+    write_project(tmp_path / "ours")
+    theirs = tmp_path / "theirs" / "src" / "theirs"
+    (theirs / "defs").mkdir(parents=True)
+    (theirs / "definitions.py").write_text("from dagster import definitions, load_from_defs_folder\n")
+    (tmp_path / "theirs" / "pyproject.toml").write_text('[tool.dg.project]\nroot_module = "theirs"\n')
+    ours, other = of(tmp_path / "ours"), of(tmp_path / "theirs")
+    assert ours is not None and loads(ours)
+    assert other is not None and not loads(other)
+    assert loads(replace(other, module="pipelines")), "what is installed is found"
+
+
+def test_a_command_of_the_checkout_is_named_in_the_checkout_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT / "docs")
+    assert in_checkout() and set_up() == Do("run `make setup`")
+    monkeypatch.chdir(tmp_path)
+    write_project(tmp_path)
+    assert not in_checkout() and set_up() == Call(("init", "."))
 
 
 @pytest.mark.parametrize(

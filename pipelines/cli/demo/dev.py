@@ -34,9 +34,10 @@ from pipelines.landing.bounds import Sensor
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.projects import sensor_name
 from pipelines.landing.spark.remote import without_session
-from pipelines.landing.table.home import defs_files, project_files
+from pipelines.landing.table.home import defs_files, in_checkout, project_files
 from sls_io.emulator import start
 from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.cures import Call, Do
 from sls_io.values.errors import ConfigError, ServiceError, TransportError
 from sls_io.wire.client import SlsClient
 
@@ -55,7 +56,7 @@ DEATHS_MAX = 5
     "-l",
     "names",
     metavar="NAME[,NAME...]",
-    help="Folders under pipelines/defs, with commas.  [default: all of them]",
+    help="Names that `logstores` lists, with commas.  [default: all of them]",
 )
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=PORT, show_default=True, help="Of the emulator."
@@ -273,8 +274,8 @@ def _refuse_taken(port: int, variable: str, option: str) -> None:
         probe.settimeout(1.0)
         if probe.connect_ex(("127.0.0.1", port)) == 0:
             raise ConfigError(
-                f"port {port} is taken: stop what listens there, or choose another: "
-                f"`make dev {variable}=N`, `sls-lake dev {option} N`"
+                f"port {port} is taken: stop what listens there, or choose another",
+                cures=(Do(f"make dev {variable}=N") if in_checkout() else Call(("dev", option, "N")),),
             )
 
 

@@ -144,6 +144,7 @@ def demo(
     """Show the whole path, from log lines to a proof that each landed once."""
     if logs is None and (time_key or format_name != AUTO):
         raise click.UsageError("--format and --time-key go with --logs: generated rows have their own")
+    require_jars()  # where they miss, nothing is made
     source: RowSource = FileRows(logs, format_name, time_key) if logs is not None else GeneratedRows(rows)
     started = SYSTEM_CLOCK.monotonic()
     box = sandbox.Sandbox(home) if home is not None else sandbox.at("demo")

@@ -87,9 +87,15 @@ def own_and_checkout() -> list[Project]:
     return [*dict.fromkeys(filter(None, (project(), of(ROOT))))]
 
 
+def in_checkout() -> bool:
+    """Whether this process works for the checkout that this package lies in, whose `make` is there. A project
+    of one's own has none, whether sls-lake was installed into it or stands beside it."""
+    return any(one.folder == ROOT for one in own_and_checkout()[:1])
+
+
 def set_up(*, s3: bool = False) -> Cure:
     """What brings the jars, with `s3` those of a warehouse on S3, too."""
-    if any(one.folder == ROOT for one in own_and_checkout()[:1]):
+    if in_checkout():
         return Do(f"run `make setup{' S3=1' if s3 else ''}`")
     folder = "DIR" if project() is None else "."
     return Call(("init", folder, *(["--s3"] if s3 else [])))
