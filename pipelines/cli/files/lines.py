@@ -211,15 +211,20 @@ def epoch_s(value: object) -> float | None:
     """Unix seconds of an epoch number (from seconds to nanoseconds), of an ISO text, one of `_WRITTEN` or
     one as in an access log, else None."""
     if isinstance(value, str):
-        for form in ("", *_FORMS.get(_shape(value), ())):
-            with suppress(ValueError):
-                moment = datetime.strptime(value, form) if form else datetime.fromisoformat(value)
-                return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-        return local_time_s(value)
+        return _text_s(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     seconds = value / next((second for least, second in _EPOCH_UNITS if value >= least), 1.0)
     return seconds if 0 <= seconds < 2**32 else None
+
+
+@lru_cache(maxsize=4096)
+def _text_s(value: str) -> float | None:
+    for form in ("", *_FORMS.get(_shape(value), ())):
+        with suppress(ValueError):
+            moment = datetime.strptime(value, form) if form else datetime.fromisoformat(value)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return local_time_s(value)
 
 
 def _shape(value: str) -> str:
