@@ -55,7 +55,8 @@ def store_of(
     if kind == "csv" and rest:
         return CursorFile(Path(rest).expanduser(), new=written)
     if kind not in KEPT_IN or not (rest or kind == "group"):
-        raise ConfigError(f"no checkpoint store {printable(kind)!r}: {WHERE}")
+        words = f"table, {STORES}" if written else WHERE
+        raise ConfigError(f"no place of positions is called {printable(kind)!r}: {words}")
     return kept_in(where, logstore, client, reader=reader, written=written)
 
 

@@ -133,9 +133,12 @@ def check_unheld(logstore: Logstore, client: SlsClient, clock: Clock = SYSTEM_CL
             held.setdefault(name, []).append(str(shard))
     if not held:
         return
-    who = "; ".join(f"{name!r} holds {', '.join(shards)}" for name, shards in sorted(held.items()))
+    own = {group.holder: " (a run of this deployment, from before `shards` was written)"}
+    who = "; ".join(
+        f"{name!r} holds {', '.join(shards)}{own.get(name, '')}" for name, shards in sorted(held.items())
+    )
     raise ClaimLost(
-        f"`shards` names shards that group {group.name!r} has given to others: {who}. Nothing was landed. "
+        f"`shards` names shards that group {group.name!r} has given to readers: {who}. Nothing was landed. "
         f"End that reader: its shards are free {group.timeout_s} s after its last sign of life, or what the "
         "group's own timeout is. Or take them out of `shards`",
         cures=(Do(f"give `group` a name that nobody reads with, where {group.name!r} is to go on"),),

@@ -32,9 +32,11 @@ from sls_io.reader.rows import Rows
 from sls_io.values.clock import Clock
 from sls_io.values.errors import ClaimLost, ConfigError, SlsError, TransportError
 from sls_io.values.moments import Moment
+from sls_io.values.named import type_name
 from sls_io.values.window import Cursor
 
 _IDLE_S = 1.0
+_METHODS = ("initialize", "process", "shutdown")
 
 
 class Processor(Protocol):
@@ -103,7 +105,7 @@ class Consumer:
         with self._hold() as held:
             self._end({s: one for s, one in self._working.items() if s not in held.shards})
             for shard in sorted(held.shards - self._working.keys()):
-                begin, processor = held.begin(shard, first=self._first), self._make(shard)
+                begin, processor = held.begin(shard, first=self._first), self._made(shard)
                 processor.initialize()
                 self._working[shard] = _Working(processor, begin)
             until_s = self._clock.monotonic() + self._save_every_s
@@ -114,6 +116,15 @@ class Consumer:
                     self._save(held)
                 raise
             self._save(held)
+
+    def _made(self, shard: int) -> Processor:
+        processor = self._make(shard)
+        if lacks := [name for name in _METHODS if not callable(getattr(processor, name, None))]:
+            raise ConfigError(
+                f"make_processor gave a {type_name(processor)} without {', '.join(lacks)}: it has to have "
+                f"{', '.join(_METHODS)}"
+            )
+        return processor
 
     def _work(self, held: Held, until_s: float) -> None:
         """Read the shards in turn, each to its end as it is then."""

@@ -37,7 +37,8 @@ from sls_io.reader.held import Held
 from sls_io.reader.rows import Extent, Rows
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import ConfigError, CursorExpired, ShardGone, printable
-from sls_io.values.moments import Moment, unix_s
+from sls_io.values.moments import Moment, place_of, unix_s
+from sls_io.values.named import type_name
 from sls_io.values.settings import PAGE_GROUPS_MAX, SHARD_MB_PER_S, Group, Service
 from sls_io.values.shard import Shard
 from sls_io.values.window import Cursor
@@ -259,6 +260,12 @@ class Reader:
             raise ConfigError(
                 f"save_every_s is a number of seconds above 0, not {printable(repr(save_every_s))}"
             )
+        if not callable(make_processor):
+            raise ConfigError(
+                "make_processor is called with a shard's number, and gives a processor: a class of yours "
+                f"with initialize, process and shutdown, not a {type_name(make_processor)}"
+            )
+        place_of(first)  # before a group is made
         members, closing = self._coordinator(by)
         try:
             Consumer(

@@ -48,7 +48,8 @@ def load(setting: str, path: str, kind: str = "a function") -> Any:
             importlib.import_module(f"{module}.{name}")
         return getattr(place, name)
 
-    return attempted(setting, path, found, cure=f"name {kind} as module:{kind.rsplit(maxsplit=1)[-1]}")
+    cure = f"name {kind} as module:{kind.rsplit(maxsplit=1)[-1]}, one that this Python can import"
+    return attempted(setting, path, found, cure=cure)
 
 
 def called(

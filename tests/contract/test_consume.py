@@ -273,6 +273,21 @@ def test_what_is_no_cursor_is_refused(emulator: Emulator, start: Start, given: o
         assert [type(error) for error in run.errors] == [ConfigError] and why in str(run.errors[0])
 
 
+def test_what_is_no_processor_is_refused_and_no_group_is_made(emulator: Emulator) -> None:
+    with opened(emulator) as place:
+
+        def consume(make: object, first: str) -> None:
+            place.logs.consume(make, "reports", stop=threading.Event(), first=first)  # type: ignore[arg-type]
+
+        with pytest.raises(ConfigError, match="not a str"):
+            consume("text", "begin")
+        with pytest.raises(ConfigError, match="beginn"):
+            consume(lambda shard: Noting(shard, Ledger()), "beginn")
+        assert place.logs.client.groups() == []
+        with pytest.raises(ConfigError, match="without initialize, process, shutdown"):
+            consume(lambda shard: object(), "begin")
+
+
 def test_seconds_that_are_none_are_refused(emulator: Emulator) -> None:
     with opened(emulator) as place, pytest.raises(ConfigError, match="above 0"):
         place.logs.consume(lambda shard: Noting(shard, Ledger()), "g", stop=threading.Event(), save_every_s=0)

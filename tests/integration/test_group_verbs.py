@@ -415,7 +415,7 @@ def test_a_cursor_has_a_time_and_a_time_a_cursor(filled: World, command: Command
         (("--to", REPORT), "--from"),
         (("--from", "latest"), "--to"),
         (("--from", "noon", "--to", REPORT), "is no time"),
-        (("--from", "latest", "--to", "earliest"), "no checkpoint store 'earliest'"),
+        (("--from", "latest", "--to", "earliest"), "no place of positions is called 'earliest'"),
         (("--from", "latest", "--to", "table", "--drop"), "--drop is for a file and a database"),
         (("--from", "shift:-1h", "--to", "csv:x"), "nowhere yet"),
         (("--from", "latest", "--to", "ledger"), "--to table moves the table"),

@@ -40,6 +40,9 @@ def test_an_hour_is_replaced_in_one_commit_and_a_dry_run_changes_nothing(
     dry = command(*verb)
 
     assert (dry["code"], dry["executed"], dry["rows"]) == (0, False, 10)
+    assert [(each["shard"], each["rows_after"]) for each in dry["shards"]] == [
+        (shard, ledger.shards[shard].rows) for shard in sorted(ledger.shards)
+    ], "the rows that leave land again in the same commit"
     assert set(started.published()) == files
     elsewhere = command(*verb[:-1])
     assert (elsewhere["code"], elsewhere["executed"]) == (0, False), "a dry run is made here, whoever runs it"

@@ -327,7 +327,10 @@ def _bind(test: _Test, schema: Schema) -> _Bound:
     if field is None:
         twin = next((f.name for f in schema.fields if f.name.lower() == test.column.lower()), None)
         hint = f"; there is {printable(twin)!r}" if twin else ""
-        raise ConfigError(f"--where names {shown!r}, which is no column of the table{hint}")
+        raise ConfigError(
+            f"--where names {shown!r}, which is no column of the table{hint}; a key that `columns` does not "
+            "declare is in __rest__, and can be asked for once it is declared"
+        )
     kind = field.field_type
     if test.op == "null":
         return _Bound(test, field)

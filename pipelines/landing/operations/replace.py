@@ -101,8 +101,12 @@ class _Replacing:
 
     @property
     def view(self) -> "Replacement":
-        """What is shown of it."""
-        return Replacement(**vars(self.undone.view), windows=len(self.windows), running=self.running)
+        """What is shown of it. What leaves lands again in the same commit, so a shard's ledger has afterwards
+        the rows that it has now."""
+        now, view = self.undone.place.ledger.shards, self.undone.view
+        shards = tuple(replace(each, rows_after=now[each.shard].rows) for each in view.shards)
+        of = {**vars(view), "shards": shards}
+        return Replacement(**of, windows=len(self.windows), running=self.running)
 
     def work(self, tools: Tools) -> "PlannedReplace":
         """Pull and write the hours as a run does. Raises TransportError when a window ended early."""

@@ -78,7 +78,11 @@ def after_landing(logstore: Logstore, lake: Lake) -> Vitals:
         with SlsClient(logstore.service) as client:
             return runway(logstore, lake, client)
 
-    return Vitals(runway=TimeLeft(known(left)), errors=known(lambda: error_rows(logstore, lake)))
+    return Vitals(
+        runway=TimeLeft(known(left)),
+        commit=known(lambda: _newest(logstore, lake, SYSTEM_CLOCK)),
+        errors=known(lambda: error_rows(logstore, lake)),
+    )
 
 
 def reconciled(logstore: Logstore) -> tuple[str, ...] | Unknown:
