@@ -135,7 +135,7 @@ def test_rows_ahead_of_the_clock_are_not_called_old(
     assert run(["load", "--file", str(path), "--create"]) == 0
     said = capsys.readouterr().out
     assert "1 rows are older than the 7 days" in said
-    assert "1 rows are further ahead than the 15 minutes" in said
+    assert "1 rows are further ahead of the service's clock than the 15 minutes" in said
     assert run(["load", "--file", str(path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["late_rows"], found["future_rows"]) == (1, 1)

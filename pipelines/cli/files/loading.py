@@ -85,6 +85,7 @@ def oddities(counts: Counts | Loading, time_keys: Sequence[str] = TIME_KEYS) -> 
     where no time was found under `time_keys`."""
     null = "values are null, or `-` in the place of one, and are not sent: their keys are left out"
     time = "they got the time of loading as log time, their own stays in its key"
+    ahead = "rows are further ahead of the service's clock than the 15 minutes it takes"
     found = {
         "lines did not have the format: kept whole under the key `line`": counts.odd_lines,
         "blank lines left out": counts.blank_lines,
@@ -92,6 +93,6 @@ def oddities(counts: Counts | Loading, time_keys: Sequence[str] = TIME_KEYS) -> 
         f"rows have a time that cannot be read: {time}": counts.odd_times,
         f"of {counts.rows:,} rows {timeless_text(time_keys)}": counts.timeless,
         f"rows are older than the 7 days the service takes: {time}": counts.late_rows,
-        f"rows are further ahead than the 15 minutes the service takes: {time}": counts.future_rows,
+        f"{ahead}: {time}": counts.future_rows,
     }
     return [f"{count:,} {what}" for what, count in found.items() if count]
