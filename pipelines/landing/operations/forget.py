@@ -99,6 +99,8 @@ class Forget(Effect):
     def headline(self) -> str:
         if self.ends:
             return f"{self.table}: rows of {self.origin} with these values are to land again"
+        if not (self.rows or self.before or self.barred):
+            return f"{self.table}: nothing of {self.origin} is to leave"
         return super().headline
 
     def said(self) -> Iterable[Note]:
@@ -115,7 +117,8 @@ class Forget(Effect):
             yield Note(
                 f"from then on nothing received before {hour_text(self.before)} is landed, by no backfill"
             )
-        yield Note(f"the table will say of it: {self.what}")
+        if self.what:
+            yield Note(f"the table will say of it: {self.what}")
         if self.rows:
             yield Note("older snapshots hold the rows until they are expired")
 
