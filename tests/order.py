@@ -17,6 +17,7 @@ LONGEST = (
     "tests/browser/test_page.py",
     "tests/integration/live/test_deployment.py",
     "tests/integration/live/test_real.py",
+    "tests/integration/live/test_own_project.py",
     "tests/integration/live/test_demo.py",
     "tests/integration/live/test_examples.py",
     "tests/integration/live/test_tutorial.py",
