@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from chaos.engine import InProcess
-from pipelines.cli.load import put_patiently
+from pipelines.cli.files.sending import put_patiently
 from pipelines.landing.inspection.describe import describe, preview
 from pipelines.landing.ledger.state import ancestry
 from pipelines.landing.ledger.summary import windows_of

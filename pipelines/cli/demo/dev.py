@@ -27,7 +27,8 @@ from pipelines.cli.demo.spark_server import SparkServer, free_address
 from pipelines.cli.emulator import PORT
 from pipelines.cli.files.accesslog import KEYS, generated
 from pipelines.cli.files.packing import Packer
-from pipelines.cli.load import create, put
+from pipelines.cli.files.sending import put
+from pipelines.cli.load import create
 from pipelines.cli.logstores import defs_of, project_root, resolve_all
 from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.bounds import Sensor

@@ -26,7 +26,8 @@ from pipelines.cli.files.lines import Log
 from pipelines.cli.files.loading import oddities
 from pipelines.cli.files.log_files import AUTO, LogFile, count_records, parse_file
 from pipelines.cli.files.packing import GROUP_ROWS, Counts, Packer
-from pipelines.cli.load import create, format_option, put, put_over_hours, recognised, time_key_option
+from pipelines.cli.files.sending import put, put_over_hours
+from pipelines.cli.load import create, format_option, recognised, time_key_option
 from pipelines.cli.logstores import project_root, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, noise_into, verb
