@@ -182,6 +182,8 @@ class Piped:
         while not self._over.wait(self._every_s):
             if (ask := self.ask) is not None:
                 ask()
+            if not self._description:
+                continue
             so_far = f", {self._amount}" if self._amount else ""
             since_s = SYSTEM_CLOCK.monotonic() - self._begun_s
             said = f"sls-lake: {self._description}{so_far} ({since_s:.0f} s)\n"

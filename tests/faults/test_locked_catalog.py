@@ -155,7 +155,7 @@ def test_a_try_that_was_not_answered_may_land_yet_whatever_became_of_those_after
     assert isinstance(catalog, LossyCatalog)
     catalog.script.extend(["silent", *["refused"] * 1000])
     with (
-        started.run(logstore=hurried(started), publish_deadline_s=0.3, reload_deadline_s=0.5) as run,
+        started.run(logstore=hurried(started), publish_deadline_s=0.3, reload_deadline_s=30.0) as run,
         pytest.raises(LandingUnknown, match=r"did not confirm .*: ConnectionError\. .* may land yet"),
     ):
         run.land()

@@ -37,7 +37,7 @@ from sls_io.wire.page import Page
         ({"n": "decimal(0,0)"}, "precision of 1"),
         ({"n": "decimal"}, "decimal\\(p,s\\)"),
         ({"n": "timestamp"}, "timestamp\\(iso, UTC\\)"),
-        ({"n": "timestamp(%H:%M)"}, "needs %Y"),
+        ({"n": "timestamp(%H:%M)"}, "needs %d, one of %Y, %y"),
         ({"n": "timestamp(%Y-%m-%d %Y, UTC)"}, "at most once"),
         ({"n": "timestamp(%Y-%m-%d %q, UTC)"}, "use each of"),
         ({"n": "timestamp(%Y-%m-%d %, UTC)"}, "use each of"),

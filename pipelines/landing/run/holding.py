@@ -53,11 +53,10 @@ class Holding:
         self._coordinator: Coordinator | None = None
         self._weigh: Callable[[Mapping[int, int]], None] | None = None
         self._renewal: Renewal | None = None
-        self._until_s: float | None = None
 
     def claim(self) -> Claim:
         """Claim shards of the logstore; they are renewed until they are let go, or until the run has worked
-        for so long since its first claim that it must hang. Shards held before are let go first.
+        for so long since this claim that it must hang. Shards held before are let go first.
 
         Raises as `Coordinator.claim` does, and ClaimLost where others hold shards that the settings name.
         """
@@ -71,11 +70,9 @@ class Holding:
         claim = members.claim()
         for line in members.drift if isinstance(members, ServerGroup) else ():
             self._warn(f"{line}: the group keeps its own, since other members rely on it")
-        if self._until_s is None:
-            self._until_s = self._clock.monotonic() + work_max_s(logstore.budget)
-        self._renewal = Renewal(
-            self._coordinator, claim, clock=self._clock, lost=self._lost, until_s=self._until_s
-        )
+        # Of each claim: what claims again goes on, as a process does that was stopped for days.
+        until_s = self._clock.monotonic() + work_max_s(logstore.budget)
+        self._renewal = Renewal(self._coordinator, claim, clock=self._clock, lost=self._lost, until_s=until_s)
         self._renewal.start()
         return claim
 
