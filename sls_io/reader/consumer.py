@@ -57,10 +57,12 @@ class Processor(Protocol):
 
 @dataclass
 class _Working:
-    """A shard's processor, and the cursor behind what it has worked off."""
+    """A shard's processor, the cursor behind what it has worked off, and the furthest checkpoint that is
+    ours: what was saved when it began, or what we sent since, whatever the answer was; -1 for none."""
 
     processor: Processor
     position: Cursor
+    sent: int
 
 
 class Consumer:
@@ -104,10 +106,12 @@ class Consumer:
         """One claim from its shards to their checkpoints."""
         with self._hold() as held:
             self._end({s: one for s, one in self._working.items() if s not in held.shards})
+            self._end(self._left_behind(held))
             for shard in sorted(held.shards - self._working.keys()):
                 begin, processor = held.begin(shard, first=self._first), self._made(shard)
                 processor.initialize()
-                self._working[shard] = _Working(processor, begin)
+                saved = held.checkpoints().get(shard)
+                self._working[shard] = _Working(processor, begin, -1 if saved is None else saved)
             until_s = self._clock.monotonic() + self._save_every_s
             try:
                 self._work(held, until_s)
@@ -116,6 +120,18 @@ class Consumer:
                     self._save(held)
                 raise
             self._save(held)
+
+    def _left_behind(self, held: Held) -> dict[int, _Working]:
+        """Shards in which somebody else has been further since the block before.
+
+        Story: A sleeps between two blocks for longer than the timeout. B takes its shard, saves, and goes. A
+        gets the shard again, and would go on from where it was itself, with B's logs once more.
+        """
+        saved = held.checkpoints()
+        found = {s: one for s, one in self._working.items() if (saved.get(s) or 0) > one.sent}
+        for shard in found:
+            self._warn(f"shard {shard}: another reader has been further meanwhile; it begins there anew")
+        return found
 
     def _made(self, shard: int) -> Processor:
         processor = self._make(shard)
@@ -159,6 +175,7 @@ class Consumer:
         for shard in sorted(held.shards & self._working.keys()):
             position, saved = self._working[shard].position, known.get(shard)
             if saved is None or position > saved or (position == saved and shard in readonly):
+                self._working[shard].sent = max(self._working[shard].sent, position)
                 held.checkpoint(shard, position)
 
     def _end(self, gone: Mapping[int, _Working]) -> None:

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import cast
@@ -10,8 +10,12 @@ from typing import cast
 import pytest
 
 from sls_io import ConfigError, Group, open_logstore
+from sls_io.coordination.coordinator import Published
+from sls_io.coordination.static import Static
 from sls_io.emulator import Emulator
 from sls_io.reader.rows import Rows
+from sls_io.values.claim import Claim
+from sls_io.values.window import Cursor
 from tests.contract.opened import HOUR0_S, LOGSTORE, PROJECT, Place, opened
 from tests.worlds.held_rows import group, numbers
 
@@ -259,6 +263,57 @@ def test_an_outage_is_told_and_costs_nothing(emulator: Emulator, start: Start) -
         ledger.wait(lambda: 2 in ledger.seen())
         run.end()
     assert not run.errors and ledger.seen()[2] == 1
+
+
+def test_where_another_was_further_meanwhile_it_begins_there_anew(emulator: Emulator) -> None:
+    """It sleeps between two blocks; another one takes its shards, saves what it has read, and goes."""
+    with opened(emulator) as place:
+        place.put(1, 2, 3, 4)
+        mine, stop = Ledger(), threading.Event()
+        inner, claims = Static(sorted(ends(place))), 0
+        store = dict[int, Cursor | None]()
+
+        class Sleeps:
+            """Its third claim comes after the other one has been there."""
+
+            renew_every_s, holder = inner.renew_every_s, "sleeper"
+
+            def claim(self) -> Claim:
+                nonlocal claims
+                claims += 1
+                if claims == 3:
+                    place.put(5, 6, 7, 8)
+                    store.update({shard: Cursor(end or 0) for shard, end in ends(place).items()})
+                if claims == 4:
+                    place.put(9, 10)
+                if claims == 6:
+                    stop.set()
+                return inner.claim()
+
+            def renew(self) -> Claim:
+                return inner.renew()
+
+            def checkpoints(self) -> Mapping[int, Cursor | None]:
+                return store
+
+            def checkpoint(self, shard: int, cursor: Cursor) -> Published:
+                store[shard] = cursor
+                return "sent"
+
+            def release(self) -> None:
+                inner.release()
+
+        warned = list[str]()
+        place.logs.consume(
+            lambda shard: Noting(shard, mine),
+            Sleeps(),
+            stop=stop,
+            save_every_s=SAVE_EVERY_S,
+            warn=warned.append,
+        )
+        assert mine.seen() == Counter([1, 2, 3, 4, 9, 10]), "those between were the other one's"
+        assert any("begins there anew" in each for each in warned)
+        assert {"initialize", "shutdown"} <= {event for event, _ in mine.events}
 
 
 @pytest.mark.parametrize(
