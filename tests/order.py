@@ -23,7 +23,6 @@ LONGEST = (
     "tests/integration/live/test_tutorial.py",
     "tests/integration/live/test_howto.py",
     "tests/integration/live/test_chaos.py",
-    "tests/integration/live/test_cluster.py",
     "tests/integration/live/test_dev.py",
     "tests/integration/live/test_backends.py",
     "tests/integration/live/test_silent_catalog.py",
