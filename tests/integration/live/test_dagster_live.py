@@ -186,6 +186,10 @@ def test_a_backfill_that_fails_says_on_the_command_line_what_its_run_says_on_the
         "--execute",
         "--json",
     ]
+    if world.lake.load("bronze.broken_logs") is None:  # this test alone
+        world.put(20)
+        world.emulator.admin.advance(120)
+        assert site.server.ended(site.live("broken_logs")) == "SUCCESS"
     now_s = int(world.emulator.admin.now())
     world.emulator.admin.retain(PROJECT, "broken_logs", before_s=now_s)
     running = hour_key(now_s // HOUR_S)
