@@ -14,8 +14,7 @@ LANDED, ABSENT, LATE = "landed", "absent", "late"
 
 @dataclass
 class Account:
-    """Counters of one run; `problems` is empty and `found` clean when all is well. `struck`: what befell a
-    cluster."""
+    """Counters of one run; `problems` is empty and `found` clean when all is well."""
 
     seed: int
     commit: str
@@ -31,7 +30,6 @@ class Account:
     jumps: int = 0
     bursts: int = 0
     restarts: int = 0
-    struck: int = 0
     lane: str = "in-process"
     settings: str = ""
     cut_landed: int = 0
@@ -67,7 +65,6 @@ class Account:
             "conflicts": self.conflicts,
             "unknown": {f"{truth}: {then}": n for (truth, then), n in sorted(self.unknown.items())},
             "restarts": self.restarts,
-            "struck": self.struck,
             "cut": {"landed": self.cut_landed, "not landed": self.cut_past},
             "lane": self.lane,
             "settings": self.settings,

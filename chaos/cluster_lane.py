@@ -27,7 +27,6 @@ class ClusterConductor(Conductor):
 
     def _strike_cluster(self) -> None:
         what, stopped = self.cluster.strike(self.dice)
-        self.account.struck += bool(what)
         if stopped:
             self.account.stops[what] += 1
             self._later(self.dice.uniform(*_SLOW_S), lambda: self.cluster.wake(stopped))

@@ -34,7 +34,7 @@ def describe(output: Output, *, name: str | None) -> None:
 
     Ends with 1 where each landing is refused, because the table is another logstore's.
     """
-    logstore, lake = resolve(name), Lake.default()
+    logstore, lake = resolve(name), Lake.default().one_look()
     with SlsClient(logstore.service) as client:
         heads = Heads(client)
         views = look_at_shards(logstore, lake, client, heads=heads)

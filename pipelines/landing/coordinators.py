@@ -35,7 +35,7 @@ from sls_io.wire.client import GroupCheckpoint, SlsClient
 if TYPE_CHECKING:
     from sls_io.coordination.sql_lease import SqlLease
 
-NO_GROUP_CODE = "ConsumerGroupNotExist"
+_NO_GROUP_CODE = "ConsumerGroupNotExist"
 KEPT_IN = ("group", "file", "sql")
 """Kinds of places that keep positions."""
 GROUP_NAME = "a group's name: letters, digits, '_', '-', '.', at most 128"
@@ -88,6 +88,16 @@ def standing(logstore: Logstore, client: SlsClient) -> Standing:
     )
 
 
+def standing_if_there(logstore: Logstore, client: SlsClient) -> Standing:
+    """The same; a group that is not there knows of no shard: the first run makes it."""
+    try:
+        return standing(logstore, client)
+    except ServiceError as error:
+        if error.code == _NO_GROUP_CODE:
+            return Standing({})
+        raise
+
+
 def published(logstore: Logstore, client: SlsClient) -> Mapping[int, GroupCheckpoint]:
     """The checkpoint of every shard that the coordinator knows; as `standing`."""
     return standing(logstore, client).checkpoints
@@ -100,12 +110,7 @@ def holders(logstore: Logstore, client: SlsClient, *, since_s: float = 0.0) -> M
     A lease that was let go keeps a name, and so is asked how far its holder is. Raises as `standing`, but a
     group that is not there has no holders.
     """
-    try:
-        now = standing(logstore, client)
-    except ServiceError as error:
-        if error.code == NO_GROUP_CODE:
-            return {}
-        raise
+    now = standing_if_there(logstore, client)
     if logstore.coordinator.leases:
         done = ConsumerState.STOP_COMPLETED
         found = {s: tuple(n for n, how in one.items() if how != done) for s, one in now.consumers.items()}

@@ -21,6 +21,7 @@ import yaml
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.names import WrongColumn, check_names
 from sls_io.values.errors import printable
+from sls_io.values.moments import WRITTEN
 
 SAMPLE_LOGS: Final = 2_000
 MISFITS_MAX: Final = 0.01
@@ -28,14 +29,12 @@ MISFITS_MAX: Final = 0.01
 RARE: Final = 0.01
 """A key that fewer logs have stays in `__rest__`."""
 TIMES: Final = (
-    "timestamp(iso)", "timestamp(iso, UTC)", "timestamp(%d/%b/%Y:%H:%M:%S %z)", "timestamp(%Y/%m/%d %T, UTC)",
-    "timestamp(%y/%m/%d %T, UTC)",
-    *(f"timestamp({day}{clock}, UTC)" for clock in (" %T", " %H:%M", "")
-      for day in ("%d.%m.%Y", "%d-%b-%Y", "%d-%b-%y", "%d %b %Y")),
-    "timestamp(%d.%m.%y %T, UTC)", "timestamp(%d.%m.%y %H:%M, UTC)",
-)  # fmt: skip
-"""Where a day comes before its month, points or the month's name say so: `03/04/2026` may be either."""
-_WRITTEN: Final = re.compile(rb"\d\d([-/.])\d\d\1(\d\d(?:\d\d)?)( \d\d:\d\d(:\d\d)?)?")
+    "timestamp(iso)",
+    "timestamp(iso, UTC)",
+    "timestamp(%d/%b/%Y:%H:%M:%S %z)",
+    *(f"timestamp({form}, UTC)" for form in WRITTEN),
+)
+_NUMBERS: Final = re.compile(rb"\d\d([-/.])\d\d\1(\d\d(?:\d\d)?)( \d\d:\d\d(:\d\d)?)?")
 """A day in three numbers, whichever is which, and perhaps a time of day."""
 _SHORT_YEARS: Final = "years of two digits are 2000 to 2068, or 1969 to 1999"
 _TIME_KEY: Final = re.compile(r"time|date|(^|_)(ts|at)$", re.IGNORECASE)
@@ -165,7 +164,7 @@ def _orders(values: Sequence[bytes]) -> list[str]:
     number above 12 is no month."""
     shapes = Counter(
         (match[1].decode(), len(match[2]), " %T" if match[4] else " %H:%M" if match[3] else "")
-        for match in map(_WRITTEN.fullmatch, values)
+        for match in map(_NUMBERS.fullmatch, values)
         if match
     )
     if not shapes:

@@ -94,6 +94,10 @@ class ShardLedger:
         """Read-only, drained to its end, and said so by a landing."""
         return self.end is not None
 
+    def counting(self, rows: int, total: int) -> "ShardLedger":
+        """With so many rows more, of the identity sum `total`; fewer where they are negative."""
+        return replace(self, rows=self.rows + rows, sum=(self.sum + total) % SUM_MODULUS)
+
     def opened_again(self) -> "ShardLedger":
         """This entry, closed once, without its end, and without the gap that stood for its removal.
 

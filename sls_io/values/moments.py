@@ -9,6 +9,14 @@ from sls_io.values.errors import ConfigError, printable
 Moment = int | float | str | datetime
 """Unix seconds, an ISO text, or a datetime; without a zone it is UTC."""
 _TEXT_CHARS_MAX = 40
+WRITTEN = (
+    "%Y/%m/%d %T", "%y/%m/%d %T",
+    *(f"{day}{clock}" for clock in (" %T", " %H:%M", "")
+      for day in ("%d.%m.%Y", "%d-%b-%Y", "%d-%b-%y", "%d %b %Y")),
+    "%d.%m.%y %T", "%d.%m.%y %H:%M",
+)  # fmt: skip
+"""Texts that are no ISO and mean one moment all the same, in UTC, as formats of strptime. Where a day comes
+before its month, points or the month's name say so: `03/04/2026` may be either."""
 END_S = 7_258_118_400
 """The first second of 2200: no time is as late. What is later was meant as milliseconds."""
 

@@ -21,6 +21,8 @@ from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
 from typing import NamedTuple
 
+from sls_io.values.moments import WRITTEN
+
 LINE_KEY = "line"
 
 _COMBINED = re.compile(
@@ -68,12 +70,6 @@ TIME_KEYS = ("__time__", "time", "timestamp", "@timestamp", "ts")
 _EPOCH_UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
 """(from, a second) of epoch numbers in nano-, micro- and milliseconds: as the next larger unit they would be
 after the year 5000."""
-_WRITTEN = (
-    "%Y/%m/%d %H:%M:%S", "%y/%m/%d %H:%M:%S", "%d.%m.%y %H:%M:%S", "%d.%m.%y %H:%M",
-    *(f"{day}{clock}" for clock in (" %H:%M:%S", " %H:%M", "")
-      for day in ("%d.%m.%Y", "%d-%b-%Y", "%d-%b-%y", "%d %b %Y")),
-)  # fmt: skip
-"""Texts that are no ISO and mean one moment all the same, in UTC: those that `new` takes for times, too."""
 _CLOCK = re.compile(r"\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?")
 
 
@@ -208,7 +204,7 @@ def local_time_s(value: str) -> float | None:
 
 
 def epoch_s(value: object) -> float | None:
-    """Unix seconds of an epoch number (from seconds to nanoseconds), of an ISO text, one of `_WRITTEN` or
+    """Unix seconds of an epoch number (from seconds to nanoseconds), of an ISO text, one of `WRITTEN` or
     one as in an access log, else None."""
     if isinstance(value, str):
         return _text_s(value)
@@ -235,7 +231,7 @@ def _shape(value: str) -> str:
 def _forms() -> dict[str, list[str]]:
     """Shape -> the forms of it."""
     found: dict[str, list[str]] = {}
-    for form in _WRITTEN:
+    for form in (each.replace("%T", "%H:%M:%S") for each in WRITTEN):
         found.setdefault(re.sub(r"%[a-zA-Z]", "9", form.replace("%b", "a")), []).append(form)
     return found
 

@@ -325,8 +325,7 @@ def lowered(ledger: Ledger, leaving: Cells) -> Ledger:
     """Rows and sums less those that leave; the intervals stay landed, so nothing brings them back."""
     changed = {}
     for (_, shard), (rows, total) in totals(leaving).items():
-        entry = ledger.shards[shard]
-        changed[shard] = replace(entry, rows=entry.rows - rows, sum=(entry.sum - total) % SUM_MODULUS)
+        changed[shard] = ledger.shards[shard].counting(-rows, -total)
     return ledger.with_shards(changed)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 
-from pipelines.landing.coordinators import NO_GROUP_CODE, Standing, standing
+from pipelines.landing.coordinators import standing_if_there
 from pipelines.landing.inspection.backlog import backlog_of
 from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.inspection.upcoming import upcoming
@@ -39,7 +39,7 @@ from sls_io.planning.plan import plan_fill
 from sls_io.planning.survey import survey_hours
 from sls_io.planning.waits import FIRST_START, Wait, Why
 from sls_io.values.claim import Ledger, ShardLedger
-from sls_io.values.errors import CursorExpired, ServiceError, ShardGone
+from sls_io.values.errors import CursorExpired, ShardGone
 from sls_io.values.settings import Budget
 from sls_io.values.shard import Head, Shard
 from sls_io.values.window import HOUR_S, Cursor
@@ -223,7 +223,7 @@ def describe(
 ) -> list[ShardView]:
     """Every shard the service lists or the ledger knows, in order of id. `heads`: what was asked already."""
     ledger = read_ledger(logstore, lake, client)
-    group = _standing(client, logstore)
+    group = standing_if_there(logstore, client)
     listed = {s.id: s for s in client.shards()}
     now_s = client.now_s()
     table = lake.load(logstore.table)
@@ -298,15 +298,6 @@ def landings(logstore: Logstore, lake: Lake) -> list[LandingView]:
             )
         )
     return found[::-1]
-
-
-def _standing(client: SlsClient, logstore: Logstore) -> Standing:
-    try:
-        return standing(logstore, client)
-    except ServiceError as error:
-        if error.code == NO_GROUP_CODE:
-            return Standing({})
-        raise
 
 
 def _lag_s(heads: Heads, entry: ShardLedger, head: Head | None, now_s: float) -> float | None:

@@ -16,7 +16,7 @@ from pipelines.landing.inspection.evidence import Evidence, ServiceShard, accoun
 from pipelines.landing.inspection.proof import Proof, ShardProof
 from pipelines.landing.inspection.second_pull import SecondPull
 from pipelines.landing.ledger.state import TableState
-from pipelines.landing.ledger.values import Count, Gone
+from pipelines.landing.ledger.values import Count, Gone, summed
 from sls_io.values.claim import CURSOR_UNKNOWN, SUM_MODULUS, ShardLedger
 from sls_io.values.errors import printable
 from sls_io.values.window import Cursor, IntervalSet, Window
@@ -51,7 +51,8 @@ def _prove_shard(e: Evidence, shard: int, there: Tally) -> ShardProof:
     before, missing = e.state.adopted.of(*key), e.state.adopted.missing.get(key, 0)
     gone = e.state.forgotten.of(*key)
     barred = e.state.forgotten.barred_of(*key)
-    notes = tuple(_decided(before[0], missing, gone, sum(rows for rows, _ in barred.values())))
+    kept_out, _ = summed(barred.values())
+    notes = tuple(_decided(before[0], missing, gone, kept_out))
     if entry is None:
         problems = [f"{there.rows} rows of a shard that the ledger does not know"]
         if before[0] or not there.rows:
@@ -78,7 +79,7 @@ def _prove_shard(e: Evidence, shard: int, there: Tally) -> ShardProof:
             f"[{begin}, {end}) of {answer.withdrawn.get((begin, end), 'an hour the service no longer has')}"
             for begin, end in entry.withdrawn
         ),
-        rows_forgotten=gone.rows + sum(rows for rows, _ in barred.values()),
+        rows_forgotten=gone.rows + kept_out,
         others=bool(sums) and there.rows == known,
         strange=bool(once) or there.rows > known,
         owed=answer.owed,
@@ -145,7 +146,7 @@ def _with_windows(e: Evidence, proof: ShardProof, gone: Gone, barred: _Barred) -
         windows=len(emptied) + len(landed),
         windows_left=sum(w in e.landed for w in rest),
         windows_pulled=len(pulled) - len(unsure),
-        rows_pulled=None if e.pulled is None else _summed(told.windows[w] for w in {*pulled} - {*unsure})[0],
+        rows_pulled=None if e.pulled is None else summed(told.windows[w] for w in {*pulled} - {*unsure})[0],
         hours_short=_hours(wrong, -1),
         hours_over=_hours(wrong, 1),
         problems=(
@@ -214,7 +215,7 @@ def _unlike_hours(
     for window in windows:
         hours.setdefault(window.hour, []).append(window)
     for hour, those in hours.items():
-        (rows, total), (had, sums) = (_summed(each[w] for w in those) for each in (e.windows, told.windows))
+        (rows, total), (had, sums) = (summed(each[w] for w in those) for each in (e.windows, told.windows))
         out, out_sum = barred[hour]
         if (rows + out, (total + out_sum) % SUM_MODULUS) == (had, sums):
             continue
@@ -225,13 +226,6 @@ def _unlike_hours(
         beside = f"the table holds {rows} rows and {out} are kept out, the service has {had}"
         wrong.append((those[0], 1 if rows + out > had else -1, beside))
     return wrong, unsure
-
-
-def _summed(counts: Iterable[Count]) -> Count:
-    rows, total = 0, 0
-    for each in counts:
-        rows, total = rows + each[0], (total + each[1]) % SUM_MODULUS
-    return rows, total
 
 
 def _unsure(windows: list[Window]) -> Iterator[str]:

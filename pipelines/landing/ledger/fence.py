@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from pipelines.landing.ledger.values import Delta, Landed
 from sls_io.planning.values import Edge, LedgerChange, Plan, Suspicion
-from sls_io.values.claim import SUM_MODULUS, Gap, Ledger, ShardLedger
+from sls_io.values.claim import Gap, Ledger, ShardLedger
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet, Window
 
 
@@ -190,13 +190,8 @@ def withdrawn(entry: ShardLedger, taken: IntervalSet, *, rows: int, total: int) 
     [20, 40), the frontier 100. `left` is what is in both, by taking away twice.
     """
     left = entry.landed.minus(entry.landed.minus(taken))
-    return replace(
-        entry,
-        landed=entry.landed.minus(left),
-        withdrawn=entry.withdrawn.union(left),
-        rows=entry.rows - rows,
-        sum=(entry.sum - total) % SUM_MODULUS,
-    )
+    left_with = replace(entry, landed=entry.landed.minus(left), withdrawn=entry.withdrawn.union(left))
+    return left_with.counting(-rows, -total)
 
 
 def _fits(entry: ShardLedger | None, window: Window, delta: Delta, base: Ledger) -> bool:
@@ -222,14 +217,13 @@ def _fits(entry: ShardLedger | None, window: Window, delta: Delta, base: Ledger)
 
 def _with_window(entry: ShardLedger, landed: Landed) -> ShardLedger:
     pair = (int(landed.window.begin), int(landed.window.end))
-    return replace(
+    reached = replace(
         entry,
         landed=entry.landed.union([pair]),
         gaps=tuple(g for gap in entry.gaps for g in _trim(gap, IntervalSet.of([pair]))),
         withdrawn=entry.withdrawn.minus(IntervalSet.of([pair])),
-        rows=entry.rows + landed.rows,
-        sum=(entry.sum + landed.sum) % SUM_MODULUS,
     )
+    return reached.counting(landed.rows, landed.sum)
 
 
 def _with_marks(entry: ShardLedger, marks: Iterable[Edge]) -> ShardLedger:

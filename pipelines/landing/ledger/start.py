@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from pyiceberg.table import Table
 
-from pipelines.landing.coordinators import NO_GROUP_CODE, published
+from pipelines.landing.coordinators import published, standing_if_there
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.codec import ASKED_PROPERTY_PREFIX
 from pipelines.landing.ledger.fence import merge
@@ -155,12 +155,8 @@ def begun(client: SlsClient, logstore: Logstore, ledger: Ledger) -> Ledger:
 
 def published_cursors(client: SlsClient, logstore: Logstore) -> Mapping[int, Cursor | None]:
     """What the group has; nothing where it is not there: the first run makes it."""
-    try:
-        return {shard: stored.cursor for shard, stored in published(logstore, client).items()}
-    except ServiceError as error:
-        if error.code == NO_GROUP_CODE:
-            return {}
-        raise
+    found = standing_if_there(logstore, client).checkpoints
+    return {shard: stored.cursor for shard, stored in found.items()}
 
 
 def check_reset(logstore: Logstore) -> None:

@@ -11,6 +11,16 @@ from sls_io.values.window import IntervalSet, Window
 
 Count = tuple[int, int]
 """Rows and their identity sum, mod 2**64."""
+
+
+def summed(counts: Iterable[Count]) -> Count:
+    """All of them together."""
+    rows = total = 0
+    for number, part in counts:
+        rows, total = rows + number, (total + part) % SUM_MODULUS
+    return rows, total
+
+
 Key = tuple[str, int]
 """An origin and a shard."""
 BARRED_MAX = 2000
@@ -191,8 +201,7 @@ class Forgotten:
         if not more[0]:
             return self
         hours = self.barred_of(origin, shard)
-        rows, total = hours.get(hour, (0, 0))
-        now = {**hours, hour: (rows + more[0], (total + more[1]) % SUM_MODULUS)}
+        now = {**hours, hour: summed([hours.get(hour, (0, 0)), more])}
         return replace(self, barred={**self.barred, (origin, shard): now})
 
     def landed(self, origin: str, windows: Iterable[Landed]) -> "Forgotten":

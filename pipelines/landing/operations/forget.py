@@ -21,7 +21,7 @@ swept.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
@@ -84,12 +84,12 @@ class Forget(Effect):
     table: str
     origin: str
     what: str
-    rows: int
-    hours: dict[int, int]
-    shards: dict[int, int]
-    adopted: int
-    files: int
-    rewritten: int
+    rows: int = 0
+    hours: dict[int, int] = field(default_factory=dict)
+    shards: dict[int, int] = field(default_factory=dict)
+    adopted: int = 0
+    files: int = 0
+    rewritten: int = 0
     before: int = 0
     barred: int = 0
     ends: bool = False
@@ -353,12 +353,6 @@ def _ending(
         table=place.name,
         origin=place.origin.id,
         what=str(deed),
-        rows=0,
-        hours={},
-        shards={},
-        adopted=0,
-        files=0,
-        rewritten=0,
         barred=len(named),
         ends=True,
         standing=len(standing),
@@ -435,10 +429,7 @@ def plan_forget_older(lake: Lake, logstore: Logstore, client: SlsClient, days: i
         if found.view.rows or any(at_s is not None and at_s < hour * HOUR_S for at_s in shown):
             return found
     none = f"{place.name} has no rows of {place.origin.logstore} that are older than {days} days"
-    view = Forget(
-        table=place.name, origin=place.origin.id, what="", rows=0, hours={}, shards={}, adopted=0, files=0,
-        rewritten=0,
-    )  # fmt: skip
+    view = Forget(table=place.name, origin=place.origin.id, what="")
     return Planned(view, place, None, nothing=none)
 
 

@@ -49,7 +49,7 @@ from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.place import Place, Trust, look
 from pipelines.landing.ledger.reading import spans
 from pipelines.landing.ledger.state import held_columns
-from pipelines.landing.ledger.values import Adopted, Count, Delta, Landed, Operation
+from pipelines.landing.ledger.values import Adopted, Delta, Landed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.skip import Skip
 from pipelines.landing.operations.undo import Leaving, PlannedUndo, Undo, leaving, undone
@@ -63,7 +63,7 @@ from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.planning.plan import only, plan_fill
 from sls_io.planning.survey import survey_hours
 from sls_io.planning.values import LedgerChange, PlannedWindow, Survey
-from sls_io.values.claim import CURSOR_UNKNOWN, SUM_MODULUS, Ledger
+from sls_io.values.claim import CURSOR_UNKNOWN, Ledger
 from sls_io.values.cures import Cure
 from sls_io.values.errors import (
     ConfigError,
@@ -386,19 +386,14 @@ def _without_barred(ledger: Ledger, current: PlannedUndo, again: Iterable[Landed
     landed `again` in their place: rows that may not land any more are counted there and no more here."""
     origin, then, now = ledger.origin, current.place.state.forgotten, current.commit.forgotten
     changed = dict(ledger.shards)
-
-    def plus(shard: int, count: Count, sign: int) -> None:
-        entry = changed[shard]
-        rows, total = entry.rows + sign * count[0], (entry.sum + sign * count[1]) % SUM_MODULUS
-        changed[shard] = replace(entry, rows=rows, sum=total)
-
     for shard in current.taken:
         left = now.barred_of(origin, shard)
         for hour, count in then.barred_of(origin, shard).items():
             if hour not in left:
-                plus(shard, count, 1)
+                changed[shard] = changed[shard].counting(*count)
     for each in again:
-        plus(each.window.shard, each.barred, -1)
+        rows, total = each.barred
+        changed[each.window.shard] = changed[each.window.shard].counting(-rows, -total)
     return ledger.with_shards(changed)
 
 

@@ -16,7 +16,7 @@ from pyiceberg.typedef import Record
 from pipelines.landing.barring import Barring
 from pipelines.landing.catalogs.keys import KEYS_PROPERTY, LENT_FOR
 from pipelines.landing.catalogs.profiles import TO_ASK_AGAIN
-from pipelines.landing.ledger.values import Count, Landed
+from pipelines.landing.ledger.values import Landed, summed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.task import OVERTAKEN, ROW_VERSION, TRANSFORM, UNPROVED, FileRow, WriteJob, task_of
 from pipelines.landing.spark.probe import workers_problem
@@ -201,11 +201,6 @@ def to_data_file(row: FileRow, *, partition: Record, spec_id: int) -> DataFile:
     )
 
 
-def _barred(rows: Iterable[FileRow]) -> Count:
-    counts = [(row.barred, row.barred_sum) for row in rows]
-    return sum(number for number, _ in counts), sum(total for _, total in counts) % SUM_MODULUS
-
-
 def _assemble_one(window: Window, rows: list[FileRow]) -> WrittenWindow:
     """What the files of a window prove together. Each file says which cursors it holds; in order they must
     follow one another from the window's begin, or something between was lost on the way from a worker.
@@ -232,6 +227,6 @@ def _assemble_one(window: Window, rows: list[FileRow]) -> WrittenWindow:
         sum=sum(r.sum for r in rows) % SUM_MODULUS,
         raw_bytes=sum(r.raw_bytes for r in rows),
         flags="f" if any(r.forward for r in rows) else "",
-        barred=_barred(rows),
+        barred=summed((r.barred, r.barred_sum) for r in rows),
     )
     return WrittenWindow(landed, tuple(r for r in rows if r.path), stopped, cause)

@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError
 
 from pipelines.landing.catalogs.keys import KEYS_PROPERTY, keys_of, pair, with_keys
 from pipelines.landing.catalogs.profiles import SIGNED, SIGNING_NAME, SIGNING_REGION
-from pipelines.landing.spark.remote import DEFAULT_MASTER, MASTER_VARIABLE
+from pipelines.landing.spark.remote import DEFAULT_MASTER, MASTER_VARIABLE, on_this_machine
 from pipelines.landing.spark.store_keys import PROVIDER_CLASS, ask_again
 from pipelines.landing.table.home import CATALOG, home, made
 from pipelines.landing.table.lake import Lake
@@ -166,7 +166,7 @@ def _keys_asked_again(lake: Lake) -> dict[str, str]:
 def _on_this_machine() -> bool:
     """Whether Spark's executors are threads of its driver: those of a cluster have neither its files nor,
     perhaps, a role of their own."""
-    return (os.environ.get(MASTER_VARIABLE) or DEFAULT_MASTER).startswith("local")
+    return on_this_machine(os.environ.get(MASTER_VARIABLE) or DEFAULT_MASTER)
 
 
 def _s3(said: Mapping[str, str]) -> Iterator[tuple[str, str]]:

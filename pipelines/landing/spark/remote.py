@@ -29,6 +29,11 @@ _SESSION = "session_id="
 _TRY_S, _PAUSE_S = 5.0, 0.2
 
 
+def on_this_machine(master: str) -> bool:
+    """Whether executors of this master have the environment and the files of their driver."""
+    return master.startswith("local")
+
+
 def place_of(remote: str) -> tuple[str, int]:
     """(host, port) of an address. Raises ConfigError for what is none; what it says holds no token."""
     try:

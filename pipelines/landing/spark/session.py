@@ -34,6 +34,7 @@ from pipelines.landing.spark.remote import (
     WAIT_S,
     answers,
     names_session,
+    on_this_machine,
     require_answer,
     unanswered,
     without_session,
@@ -104,7 +105,7 @@ class Engine:
     def elsewhere(self) -> bool:
         """Whether tasks run in processes that have an environment of their own: those of a server or a
         cluster, which have neither our variables nor our files."""
-        return bool(self.remote) or not self.master.startswith("local")
+        return bool(self.remote) or not on_this_machine(self.master)
 
     @property
     def begun(self) -> bool:

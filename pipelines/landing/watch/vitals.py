@@ -74,14 +74,16 @@ def vitals(
 def after_landing(logstore: Logstore, lake: Lake) -> Vitals:
     """What a run that lands looks at beside its landing, which does not fail because of that."""
 
+    now = lake.one_look()
+
     def left() -> Runway:
         with SlsClient(logstore.service) as client:
-            return runway(logstore, lake, client)
+            return runway(logstore, now, client)
 
     return Vitals(
         runway=TimeLeft(known(left)),
-        commit=known(lambda: _newest(logstore, lake, SYSTEM_CLOCK)),
-        errors=known(lambda: error_rows(logstore, lake)),
+        commit=known(lambda: _newest(logstore, now, SYSTEM_CLOCK)),
+        errors=known(lambda: error_rows(logstore, now)),
     )
 
 
