@@ -164,7 +164,7 @@ SLIPS = {
     "an older run of a name is not fenced": (
         Slip(epochs.Epoch.fenced_by, "newest.number >= self.number", "False"),
     ),
-    "rows are not counted": (Slip(fence._with_window, "rows=entry.rows + landed.rows", "rows=landed.rows"),),
+    "rows are not counted": (Slip(fence._with_window, "counting(landed.rows, ", "counting(0, "),),
 }
 
 HABITS = {
