@@ -128,6 +128,8 @@ def show(
         output.records([{"hour": hour, **record(each)} for hour, each in sorted(report.hours.items())])
     if report.error_rows:
         output.say(f"{report.error_rows:,} rows could not be typed exactly: kept, see __error__ and __raw__")
+    if report.barred_rows:
+        output.say(f"{report.barred_rows:,} rows more were kept out: their values may not land, by decision")
     if report.closed:
         output.say(f"closed shards: {', '.join(map(str, report.closed))}")
     output.say_notes(notes_of(report))

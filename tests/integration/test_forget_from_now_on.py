@@ -129,7 +129,8 @@ def test_rows_of_a_person_leave_and_never_land_again(started: World, command: Co
     assert command("describe")["barred"] == {"user": 1}
     assert "rows with 1 values of user are kept out" in command("describe", json=False)["text"]
     prove(command, 12)
-    assert started.land().rows == 8
+    landed = started.land()
+    assert (landed.rows, landed.barred_rows) == (8, 4)
     assert numbers(started) == others(0, 48) and reconcile(started.table) == []
     prove(command, 16)
     text = json.dumps([summary_of(s) for s in started.table.metadata.snapshots])

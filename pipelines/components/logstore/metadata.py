@@ -217,6 +217,8 @@ def landing(report: LandingReport) -> Metadata:
 def _beside(report: LandingReport) -> Metadata:
     """Of a landing that has it: what waits, how far behind, which snapshot, what was lost."""
     values: Metadata = {}
+    if report.barred_rows:
+        values["rows kept out"] = dg.MetadataValue.int(report.barred_rows)
     if report.waits:
         values["waits"] = waits(report.waits)
     if report.lag_s is not None:

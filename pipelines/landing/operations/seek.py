@@ -84,8 +84,8 @@ class PlannedSeek(Effect):
     def said(self) -> Iterable[Note]:
         if self.again is not None:
             yield Note(
-                f"{hours_text(self.hours)} would be landed again, with all shards: {self.again.view.rows:,} "
-                f"rows in {self.again.view.files} files leave, and {self.again.view.windows} windows are "
+                f"landed again, with all shards: {hours_text(self.hours)}; {self.again.view.rows:,} rows "
+                f"in {self.again.view.files} files leave, and {self.again.view.windows} windows are "
                 "pulled and landed instead, in the same commit"
             )
             yield from self.again.view.said()

@@ -74,6 +74,7 @@ class LandingReport:
                  a start that it told; shards that begin anew
     lag_s        of a live run: at most how long the oldest log waits that it left; None: unknown
     conflicts    tries that were not simply accepted
+    barred_rows  rows of the windows that are not in the table, since a person said that such may not land
     """
 
     mode: str
@@ -100,6 +101,7 @@ class LandingReport:
     conflicts: int = 0
     replans: int = 0
     peak_bytes: int = 0
+    barred_rows: int = 0
 
     @property
     def came_to_nothing(self) -> str:

@@ -75,6 +75,7 @@ def counts_of(
         windows=len(landed),
         hours=dict(sorted(hours.items())),
         peak_bytes=max((row.peak_bytes for row in files), default=0),
+        barred_rows=sum(each.barred[0] for each in landed),
     )
 
 
