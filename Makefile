@@ -63,14 +63,19 @@ docs: $(INSTALLED) ## the pages as a site that can be searched, in var/site; `ma
 	@echo "open var/site/index.html"
 
 .PHONY: bench
-bench: setup ## raw MB per CPU second of a landing, beside the limit of one core; a cold run, beside the vendor's consumer, too; a run in Dagster; leases; RECORD=1 keeps the figures
+bench: setup ## raw MB per CPU second of a landing, beside the limit of one core; a cold run, beside the vendor's consumer, too; a run in Dagster; leases; growth; RECORD=1 keeps the figures; LANE=profile|scale|ratio|... one alone
+ifdef LANE
+	@$(BIN)/python -m bench.bench_$(LANE) $(if $(RECORD),--record)
+else
 	@$(BIN)/python -m bench $(if $(RECORD),--record)
+	@$(BIN)/python -m bench.bench_profile $(if $(RECORD),--record)
 	@$(BIN)/python -m bench.bench_cold $(if $(RECORD),--record)
 	@$(BIN)/python -m bench.bench_ratio $(if $(RECORD),--record)
 	@$(BIN)/python -m bench.bench_dagster $(if $(RECORD),--record)
 	@$(BIN)/python -m bench.bench_leases
 	@$(BIN)/python -m bench.bench_scale $(if $(RECORD),--record)
 	@$(BIN)/python -m bench.history
+endif
 
 .PHONY: conformance
 conformance: setup ## seven SDKs of the vendor and its API model against the emulator, as a table; STRICT=1 forbids skips, DRAW=1 writes the model's differences

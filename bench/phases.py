@@ -1,4 +1,4 @@
-"""Where the CPU of a landing goes: pull, decode, cast, write by raw MB, and what is paid once a landing.
+"""Where the CPU of a landing goes, by raw MB for what is paid for rows, and what is paid once a landing.
 
 The production classes, in one process that does nothing else, without Spark. So the sum is less than what a
 landing spends on its rows: two workers share caches, and each of them begins anew.
@@ -8,25 +8,45 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-
-import pyarrow as pa
+from typing import ParamSpec, TypeVar
 
 from chaos.engine import InProcess
 from pipelines.landing.barring import Barring
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.memory import keep_memory
+from pipelines.landing.run import task
 from pipelines.landing.run.driver import Run
 from pipelines.landing.run.task import Writer
 from pipelines.landing.run.write import job_for
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
+from sls_io.decoding import nested
 from sls_io.planning.values import PlannedWindow
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.window import HOUR_S, Window
+from sls_io.wire import loggroup
 from sls_io.wire.client import SlsClient
 from sls_io.wire.fetch import Fetch
 
-OF_ROWS = ("pull", "decode", "cast", "write")
+OF_ROWS = {
+    "pull": "HTTP: asking for a page and taking its bytes",
+    "decompress": "lz4 or zstd",
+    "protobuf": "LogGroups into nested Arrow",
+    "decode": "that into columns, each byte accounted for, identity sums",
+    "cast": "texts into the declared types",
+    "parquet": "columns into a file",
+    "statistics": "bounds and counts of the file's columns",
+}
+"""What is paid for rows, in the order of the way."""
+_INSIDE = (
+    (loggroup, "decompress", "decompress"),
+    (nested, "_read", "protobuf"),
+    (task, "metrics_of", "statistics"),
+)
+"""Functions that others call: module, name, what they count as."""
 _LONGEST_S = 600.0
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Stopwatch:
@@ -48,14 +68,26 @@ class Stopwatch:
             self.spent_s[name] = self.spent_s.get(name, 0.0) + took_s - self._inner_s
             self._inner_s = before_s + took_s
 
-    def timed(self, name: str, convert: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
-        """`convert`, with what it spends."""
+    def timed(self, name: str, call: Callable[P, T]) -> Callable[P, T]:
+        """`call`, with what it spends."""
 
-        def converted(text: pa.Array) -> pa.Array:
+        def called(*args: P.args, **named: P.kwargs) -> T:
             with self.measuring(name):
-                return convert(text)
+                return call(*args, **named)
 
-        return converted
+        return called
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """What the functions of `_INSIDE` spend counts as theirs, while this lasts."""
+        before = [(module, name, getattr(module, name)) for module, name, _ in _INSIDE]
+        for (module, name, call), (_, _, phase) in zip(before, _INSIDE, strict=True):
+            setattr(module, name, self.timed(phase, call))
+        try:
+            yield
+        finally:
+            for module, name, call in before:
+                setattr(module, name, call)
 
 
 def own_cpu_s() -> float:
@@ -70,7 +102,8 @@ def of_rows(logstore: Logstore) -> tuple[dict[str, float], int]:
     table = lake.ensure(f"{logstore.table}_phases", contract)
     hour = int(SYSTEM_CLOCK.now()) // HOUR_S
     raw_bytes = 0
-    with SlsClient(logstore.service) as client:
+    keep_memory()  # as a worker does
+    with SlsClient(logstore.service) as client, watch.inside():
         heads = [client.head(shard) for shard in client.shards()]
         windows = tuple(
             PlannedWindow(Window(head.shard.id, head.begin, head.end, hour), bytes_max=2**40)
@@ -100,10 +133,10 @@ def of_rows(logstore: Logstore) -> tuple[dict[str, float], int]:
                 with watch.measuring("decode"):
                     reading = decoder.open(page)
                     for part in reading.parts(hour):
-                        with watch.measuring("write"):
+                        with watch.measuring("parquet"):
                             writer.add(part)
                 writer.page(next_cursor=page.next, raw_bytes=page.raw_bytes, groups=page.count, forward=False)
-            with watch.measuring("write"):
+            with watch.measuring("parquet"):
                 writer.finish(stopped="", cause="")
             raw_bytes += fetch.raw_bytes
     return {name: watch.spent_s.get(name, 0.0) for name in OF_ROWS}, raw_bytes

@@ -11,9 +11,7 @@ each are written apart from others. A file holds rows of one window; a retried t
 
 import contextlib
 import json
-import os
 import platform
-import resource
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -27,6 +25,7 @@ from pyiceberg.utils.config import Config
 
 from pipelines.landing import json_log
 from pipelines.landing.barring import Barring
+from pipelines.landing.memory import be_frugal, forget_peak, keep_memory, peak_bytes
 from pipelines.landing.run.tally import PullTally, tell
 from pipelines.landing.table.contract import Contract, decoders_of
 from pipelines.landing.table.data_files import (
@@ -65,7 +64,6 @@ from sls_io.wire.pace import Pace
 ROW_VERSION = 3
 _FILE_BYTES = 512 * 1024 * 1024
 _STORAGE = ("s3.", "client.", "gcs.", "adls.", "hdfs.", "hf.")
-_POOL_VARIABLE = "ARROW_DEFAULT_MEMORY_POOL"
 OVERTAKEN = "overtaken"
 UNPROVED = "unproved"
 TRANSFORM = "transform"
@@ -159,6 +157,9 @@ def task_of(
         # A worker of somebody's cluster has its own umask, and a warehouse may be a folder that all mount.
         keep_others_out()
         json_log.speak()
+        if not job.budget.task_mb:
+            # Where the process was not forked from ours (`workers.py`): on a cluster, behind a server.
+            keep_memory()
         try:
             for chain in chains:
                 for row in write_chain(job, job.chains[chain], clock=clock, tally=tally):
@@ -184,7 +185,7 @@ def write_chain(
     The bytes of the chain are shared: what the first windows took is not there for the later ones, and one
     that stopped ends it, since nothing behind it could land.
     """
-    _forget_peak()
+    forget_peak()
     written: list[FileRow] = []
     bytes_left, pace = job.windows[indexes[0]].bytes_max, job.pace_of(indexes[0], clock)
     for index in indexes:
@@ -300,7 +301,7 @@ class Writer:
         bounded = job.budget.buffer_bytes_max
         self._group_bytes = min(ROW_GROUP_BYTES, bounded or ROW_GROUP_BYTES)
         if bounded:
-            _be_frugal()
+            be_frugal()
         self._open_file()
 
     def _open_file(self) -> None:
@@ -386,7 +387,7 @@ class Writer:
 
     def _close_file(self, *, stopped: str, cause: str = "") -> None:
         self._flush()
-        row = replace(self._row, stopped=stopped, cause=cause, peak_bytes=_peak_bytes())
+        row = replace(self._row, stopped=stopped, cause=cause, peak_bytes=peak_bytes())
         if self._parquet is not None:
             self._parquet.close()
             size = self._stream.tell()
@@ -418,27 +419,3 @@ def _own_properties() -> dict[str, str]:
     """What the configuration of a task's own process says of storage: the secrets."""
     configured = Config().get_catalog_config(CATALOG) or {}
     return {name: str(value) for name, value in configured.items() if name.startswith(_STORAGE)}
-
-
-def _peak_bytes() -> int:
-    """Most memory that this process had since the task began, where the system tells; else since it began."""
-    with contextlib.suppress(OSError, ValueError), open("/proc/self/status", encoding="ascii") as status:
-        for line in status:
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def _be_frugal() -> None:
-    """Arrow's usual allocator takes large pages and keeps them: a bounded task peaks about 10 MB higher with
-    it (`python -m bench.bench_shapes --task-mb 300 --times 50`). Whoever chose one by Arrow's own variable
-    keeps it."""
-    if _POOL_VARIABLE not in os.environ:
-        with contextlib.suppress(NotImplementedError):  # a build without it
-            pa.set_memory_pool(pa.jemalloc_memory_pool())
-
-
-def _forget_peak() -> None:
-    """A worker of Spark's is used again, and a forked one begins with its parent's peak."""
-    with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as refs:
-        refs.write("5")

@@ -11,8 +11,6 @@ start threads when they are imported, Arrow's jemalloc and OpenBLAS, are told be
 for one here: Arrow's memory is mimalloc's, and nothing of a landing is linear algebra.
 """
 
-import contextlib
-import ctypes
 import gc
 import os
 import sys
@@ -26,23 +24,8 @@ sys.path_importer_cache.clear()
 
 # What is imported here is what is forked.
 import pipelines.landing.run.task  # noqa: E402, F401
+from pipelines.landing.memory import keep_memory  # noqa: E402
 from pipelines.landing.spark.session import serve_workers  # noqa: E402
-
-_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # mallopt(3)
-_BLOCK_BYTES, _SPARE_BYTES = 32 * 1024 * 1024, 128 * 1024 * 1024
-
-
-def keep_memory() -> bool:
-    """Let the C library keep freed blocks of up to 32 MB, about 128 MB together; whether it does.
-
-    Each page needs the same megabytes as the one before. Given back to the system in between they come back
-    zeroed, 4 KB at a time. Only glibc can be told.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        said = ctypes.CDLL(None).mallopt
-        return bool(said(_MMAP_THRESHOLD, _BLOCK_BYTES)) and bool(said(_TRIM_THRESHOLD, _SPARE_BYTES))
-    return False
-
 
 if __name__ == "__main__":
     keep_memory()
