@@ -16,6 +16,7 @@ from aliyun.log import log_logs_pb2 as pb
 from pipelines.landing.table.home import HOME_VARIABLE
 from sls_io.emulator import Emulator, Limits, start
 from sls_io.emulator.limits import QUOTAS_OFF
+from sls_io.emulator.parameters import MAX_SPLIT_SHARDS
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.settings import Service
@@ -67,11 +68,17 @@ def emulator_without_quotas(folder: Path, *, now_s: float | None = None) -> Iter
 
 
 def made(service: Service, *, shards: int) -> None:
-    """An empty logstore, and its project where that is not there."""
+    """An empty logstore of so many writable shards, and its project where that is not there. Those that were
+    split are listed beside them, as more can only come so."""
     with SlsClient(service) as client:
         if not client.transport.list_project(project_name_pattern=service.project).get_count():
             client.transport.create_project(service.project, "")
-        client.transport.create_logstore(service.project, service.logstore, ttl=30, shard_count=shards)
+        first = min(shards, MAX_SPLIT_SHARDS)
+        client.transport.create_logstore(service.project, service.logstore, ttl=30, shard_count=first)
+        while len(writable := [s for s in client.shards() if not s.readonly]) < shards:
+            for shard in writable[: shards - len(writable)]:
+                middle = (int(shard.begin_key, 16) + int(shard.end_key, 16)) // 2
+                client.transport.split_shard(service.project, service.logstore, shard.id, f"{middle:032x}")
 
 
 def put_rows(service: Service, rows: int, *, shards: int) -> None:

@@ -22,6 +22,12 @@ def behind(site: Site) -> None:
     site.world.emulator.admin.advance(31 * 86_400)
 
 
+def waiting(site: Site) -> None:
+    """Logs wait for half a day."""
+    site.world.put(5)
+    site.world.emulator.admin.advance(43_200)
+
+
 def wrong(site: Site) -> None:
     """Most rows of an hour have an error."""
     site.world.put(40, value="not a number")
@@ -42,7 +48,9 @@ def told(site: Site, event: dg.AssetCheckEvaluation) -> tuple[bool, str]:
     return event.passed, event.severity.value
 
 
-@pytest.mark.parametrize(("kind", "spoil"), [(Kind.RUNWAY, behind), (Kind.ERRORS, wrong)])
+@pytest.mark.parametrize(
+    ("kind", "spoil"), [(Kind.RUNWAY, behind), (Kind.LAG, waiting), (Kind.ERRORS, wrong)]
+)
 def test_what_nobody_can_look_at_stays_red_and_what_was_green_is_red_in_time(
     make_site: MakeSite,
     monkeypatch: pytest.MonkeyPatch,

@@ -5,8 +5,8 @@
                            mirror, where it has one       where one does: what sends failed runs, sends these
 
 The logstore's asset has no hours, so a verdict stays what it is until it changes. Whoever knows one tells it:
-the health sensor each of them when its level changes, a run that lands, or that failed to, the runway and the
-errors: landings that stand still are what makes a runway short, and what producers changed is seen at once.
+the health sensor each of them when its level changes, a run that lands, or that failed to, each of its own:
+landings that stand still are what makes a runway short, and what producers changed is seen at once.
 
 Since when nobody could look stands in the newest event of the check itself: sensor, runs and a person's
 *Execute* go on with the same one, and nothing else has to be remembered.

@@ -76,12 +76,16 @@ def after_landing(logstore: Logstore, lake: Lake) -> Vitals:
 
     now = lake.one_look()
 
-    def left() -> Runway:
+    def by_the_service() -> tuple[Waits, TimeLeft]:
         with SlsClient(logstore.service) as client:
-            return runway(logstore, now, client)
+            seen = look(logstore, now, client)
+            return _waits_and_left(logstore, now, client, seen, heads=None, whole=True)
 
+    waits = known(by_the_service)
+    lag, left = (waits, waits) if isinstance(waits, Unknown) else waits
     return Vitals(
-        runway=TimeLeft(known(left)),
+        lag=lag,
+        runway=left,
         commit=known(lambda: _newest(logstore, now, SYSTEM_CLOCK)),
         errors=known(lambda: error_rows(logstore, now)),
     )
