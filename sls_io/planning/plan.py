@@ -22,17 +22,17 @@ reach. Rules:
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from sls_io.planning import doubts, waits
 from sls_io.planning.doubts import Second
-from sls_io.planning.values import Again, LedgerChange, Plan, PlannedWindow, Span, Survey, Suspicion
+from sls_io.planning.draft import Draft, Patience
+from sls_io.planning.gone import believed, gone, opened_again
+from sls_io.planning.values import Plan, PlannedWindow, Span, Survey
 from sls_io.planning.waits import Wait, Why
 from sls_io.values.claim import (
-    CURSOR_UNKNOWN,
     GAP_EXPIRED,
-    GAP_SHARD_GONE,
     Gap,
     Ledger,
     ShardLedger,
@@ -40,30 +40,6 @@ from sls_io.values.claim import (
 from sls_io.values.settings import SHARD_MB_PER_S, Budget
 from sls_io.values.shard import Head, Shard, parents
 from sls_io.values.window import Cursor, IntervalSet, Window
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a suspicion has to last before it is believed.
-
-    now_s     service time of the look, unix seconds
-    outage_s  it must be as old as this
-    known     shard -> suspicion that this run found when it first read the ledger: one that it made
-              itself proves nothing, however long the run takes
-    """
-
-    now_s: int = 0
-    outage_s: float = 0.0
-    known: Mapping[int, int] = field(default_factory=dict)
-
-    def over(self, shard: int, since_s: int) -> bool:
-        """Whether a suspicion that began then has lasted long enough to be believed.
-
-        Worked example: with a timeout of 60 s a run suspects a shard at 1,000. However long that run takes,
-        `known` has no 1,000, so it believes nothing. A run at 1,090 reads 1,000 in the ledger: 90 s are
-        enough. One at 1,040 is too early.
-        """
-        return 0 < since_s == self.known.get(shard) and self.now_s - since_s >= self.outage_s
 
 
 def lineage(shards: Iterable[Shard], ledger: Ledger, *, ordered: bool) -> Mapping[int, frozenset[int]]:
@@ -112,9 +88,9 @@ def plan_live(
     """
     listed = list(shards)
     surveys = {shard: survey for shard, survey in surveys.items() if shard not in left}
-    draft = _Draft(patience, name_gaps)
+    draft = Draft(patience, name_gaps)
     # From here on they are open, and their children wait for them again.
-    ledger = _opened_again(draft, surveys, ledger)
+    ledger = opened_again(draft, surveys, ledger)
     ledger = _begun_anew(draft, surveys, ledger)
     needed = draft.change.lineage
     needed.update(lineage(listed, ledger, ordered=ordered))
@@ -127,8 +103,8 @@ def plan_live(
         if shard in left:
             draft.waits[shard] = left[shard]
         else:
-            _gone(draft, Survey(shard, None, listed=False, gone=Second.SILENT), ledger)
-    return draft.whole(ledger.origin, budget, live=True, until_s=until_s)
+            gone(draft, Survey(shard, None, listed=False, gone=Second.SILENT), ledger)
+    return _whole(draft, ledger.origin, budget, live=True, until_s=until_s)
 
 
 def plan_fill(
@@ -145,7 +121,7 @@ def plan_fill(
     somebody named, and a live run, which nobody asked, never does it. Gaps are planned, too: a span is what
     the service says that it has now, and a gap is only what it once said to be gone.
     """
-    draft = _Draft(Patience())
+    draft = Draft(Patience())
     for shard, survey in sorted(surveys.items()):
         if survey.head is None:
             draft.suspect(shard, doubts.LISTED_AND_GONE)
@@ -157,7 +133,7 @@ def plan_fill(
         draft.windows[shard] = pieces
         if not pieces:
             draft.waits[shard] = waits.NOTHING_MISSING
-    return draft.whole(ledger.origin, budget, live=False, until_s=until_s)
+    return _whole(draft, ledger.origin, budget, live=False, until_s=until_s)
 
 
 def since_start(surveys: Mapping[int, Survey], ledger: Ledger, shards: Iterable[int]) -> Mapping[int, Survey]:
@@ -237,49 +213,7 @@ def fallen_back(surveys: Mapping[int, Survey], ledger: Ledger) -> Mapping[int, t
     }
 
 
-@dataclass(slots=True)
-class _Draft:
-    """A plan on the way: what is found of one shard after the other. The windows are those of each shard."""
-
-    patience: Patience
-    name_gaps: bool = True
-    change: LedgerChange = field(default_factory=LedgerChange)
-    windows: dict[int, list[Window]] = field(default_factory=dict)
-    waits: dict[int, Wait] = field(default_factory=dict)
-    suspects: dict[int, str] = field(default_factory=dict)
-    readable: dict[int, tuple[Again, ...]] = field(default_factory=dict)
-
-    def whole(self, origin: str, budget: Budget, *, live: bool, until_s: int) -> Plan:
-        """The plan, as far as the budget goes."""
-        windows = _within_budget(self, budget)
-        waiting, suspects, readable = self.waits, self.suspects, self.readable
-        return Plan(origin, live, until_s, windows, self.change, waiting, suspects, readable)
-
-    def suspect(self, shard: int, why: str) -> None:
-        """Report the shard as suspect. That closes nothing and names no gap."""
-        self.suspects[shard] = why
-        self.waits[shard] = Wait(Why.SUSPECT, f"suspect: {why}")
-
-    def stop_at_loss(self, shard: int, why: str) -> None:
-        """Retention took logs, and the settings leave it to a person what becomes of the shard."""
-        self.suspects[shard] = why
-        self.waits[shard] = Wait(Why.LOST, why)
-
-    def remember(self, shard: int, entry: ShardLedger, since_s: int) -> None:
-        """What the ledger is to suspect of the shard from now on: since when; 0: nothing."""
-        if since_s != entry.suspect_s:
-            self.change.suspicions[shard] = Suspicion(entry.frontier, entry.suspect_s, since_s)
-
-
-def _opened_again(draft: _Draft, surveys: Mapping[int, Survey], ledger: Ledger) -> Ledger:
-    """The ledger with those of its closed shards open that the service shows again."""
-    shown = {s for s, survey in surveys.items() if survey.opened}
-    again = {s: e.opened_again() for s, e in ledger.shards.items() if s in shown and e.closed}
-    draft.change.opened.update({s: end for s in again if (end := ledger.shards[s].end) is not None})
-    return ledger.with_shards(again)
-
-
-def _begun_anew(draft: _Draft, surveys: Mapping[int, Survey], ledger: Ledger) -> Ledger:
+def _begun_anew(draft: Draft, surveys: Mapping[int, Survey], ledger: Ledger) -> Ledger:
     """The ledger with other starts of shards that begin elsewhere after all."""
     starts = {
         s: survey.anew for s, survey in surveys.items() if survey.anew is not None and s in ledger.shards
@@ -297,7 +231,7 @@ def _not_surveyed(shard: int, ledger: Ledger, needed: frozenset[int], left: Mapp
     return left.get(shard) or _unfinished(needed, ledger) or waits.HELD
 
 
-def _plan_shard(draft: _Draft, survey: Survey, ledger: Ledger, needed: frozenset[int]) -> None:
+def _plan_shard(draft: Draft, survey: Survey, ledger: Ledger, needed: frozenset[int]) -> None:
     """The questions in order of what they need: a service that did not answer, answers that contradict each
     other, a shard that is not there, one that is done, one whose parents are not."""
     shard, head = survey.shard, survey.head
@@ -310,7 +244,7 @@ def _plan_shard(draft: _Draft, survey: Survey, ledger: Ledger, needed: frozenset
         draft.suspect(shard, survey.doubt)
         return
     if head is None:
-        _gone(draft, survey, ledger)
+        gone(draft, survey, ledger)
         return
     entry = ledger.shard(shard, begin=head.begin)
     if shard not in ledger.shards:
@@ -324,7 +258,7 @@ def _plan_shard(draft: _Draft, survey: Survey, ledger: Ledger, needed: frozenset
         _plan_open(draft, survey, head, entry)
 
 
-def _plan_open(draft: _Draft, survey: Survey, head: Head, entry: ShardLedger) -> None:
+def _plan_open(draft: Draft, survey: Survey, head: Head, entry: ShardLedger) -> None:
     """The windows, the gap and the closing of a shard that may be read.
 
     Worked example: the frontier is 100, the shard is read-only and the service has [150, 400). Two kinds of
@@ -337,7 +271,7 @@ def _plan_open(draft: _Draft, survey: Survey, head: Head, entry: ShardLedger) ->
     shard, frontier = survey.shard, entry.frontier
     if frontier >= head.begin:
         draft.remember(shard, entry, 0)
-    elif not _believed(draft, survey, entry):
+    elif not believed(draft, survey, entry):
         draft.suspect(shard, doubts.EXPIRED[survey.gone].format(begin=head.begin, frontier=frontier))
         return
     elif not draft.name_gaps:
@@ -371,56 +305,13 @@ def _unfinished(needed: Iterable[int], ledger: Ledger) -> Wait | None:
     return waits.for_parents(open_parents) if open_parents else None
 
 
-def _start(draft: _Draft, survey: Survey, begin: Cursor) -> None:
+def _start(draft: Draft, survey: Survey, begin: Cursor) -> None:
     """Story: a shard is split, nobody lands for longer than retention, the child's first logs are
     deleted. When it is seen at last it begins where retention left it, and nothing would tell that it
     ever began earlier. Its age tells; that it may have been empty then is for the reader to know."""
     draft.change.starts[survey.shard] = begin
     if survey.cut and begin > 0:
         draft.change.gaps[survey.shard] = (Gap(Cursor(0), begin, GAP_EXPIRED),)
-
-
-def _believed(draft: _Draft, survey: Survey, entry: ShardLedger) -> bool:
-    """Whether the loss that the service reports is proven; records the suspicion until then.
-
-    Story: a node behind the service's balancer restores an old state and says for a minute that a shard
-    never was. Were that taken for retention, its logs would be a gap before the minute is over. Two kinds
-    of answers may come from that node; they must do so again, in another run, a group timeout later.
-    """
-    shard, patience = survey.shard, draft.patience
-    if survey.gone is not Second.AGREES:
-        # A denial ends what was suspected; no answer leaves it as it was.
-        draft.remember(shard, entry, 0 if survey.gone is Second.DENIES else entry.suspect_s)
-        return False
-    if survey.explained or patience.over(shard, entry.suspect_s):
-        # Where no gap is named, what was suspected is all that the next run has to go by.
-        draft.remember(shard, entry, 0 if draft.name_gaps else entry.suspect_s)
-        return True
-    # A date in the future came from a wrong clock: it begins anew.
-    since_s = entry.suspect_s if 0 < entry.suspect_s <= patience.now_s else patience.now_s
-    draft.remember(shard, entry, since_s)
-    return False
-
-
-def _gone(draft: _Draft, survey: Survey, ledger: Ledger) -> None:
-    """The service no longer knows the shard: proven, what the ledger lacks of it is a gap.
-
-    Its end is unknown, so the gap has none, and the closing is at no cursor: where the shard is listed again,
-    it is known by that, and opened.
-    """
-    shard = survey.shard
-    known = ledger.shards.get(shard)
-    if known is not None and known.closed:
-        draft.waits[shard] = waits.GONE
-    elif known is not None and _believed(draft, survey, known):
-        if not draft.name_gaps:
-            draft.stop_at_loss(shard, doubts.LOST_SHARD.format(frontier=known.frontier))
-            return
-        draft.change.gaps[shard] = (Gap(known.frontier, CURSOR_UNKNOWN, GAP_SHARD_GONE),)
-        draft.change.closings[shard] = CURSOR_UNKNOWN
-        draft.waits[shard] = waits.GONE_NOW
-    else:
-        draft.suspect(shard, doubts.LISTED_AND_GONE if survey.listed else doubts.UNLISTED[survey.gone])
 
 
 def _windows(shard: int, spans: Iterable[Span], accounted: IntervalSet) -> list[Window]:
@@ -433,7 +324,13 @@ def _windows(shard: int, spans: Iterable[Span], accounted: IntervalSet) -> list[
     ]
 
 
-def _within_budget(draft: _Draft, budget: Budget) -> tuple[PlannedWindow, ...]:
+def _whole(draft: Draft, origin: str, budget: Budget, *, live: bool, until_s: int) -> Plan:
+    """The plan, as far as the budget goes."""
+    windows = _within_budget(draft, budget)
+    return Plan(origin, live, until_s, windows, draft.change, draft.waits, draft.suspects, draft.readable)
+
+
+def _within_budget(draft: Draft, budget: Budget) -> tuple[PlannedWindow, ...]:
     """Rank by rank over the shards, so that every shard advances before one advances twice.
 
     In a rank the shard that is furthest behind goes first. Were it the lowest id, a run that ends

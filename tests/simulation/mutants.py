@@ -17,7 +17,7 @@ import pytest
 
 from pipelines.landing.ledger import epochs, fence
 from pipelines.landing.run import protocol
-from sls_io.planning import plan
+from sls_io.planning import gone, plan
 from sls_io.values.claim import ShardLedger
 from tests.simulation.worker import Habits
 
@@ -152,14 +152,14 @@ SLIPS = {
         ),
     ),
     "one kind of answer is enough to write off": (
-        Slip(plan._believed, "if survey.gone is not Second.AGREES:", "if False:"),
+        Slip(gone.believed, "if survey.gone is not Second.AGREES:", "if False:"),
     ),
     "two answers of one moment are enough to write off": (
-        Slip(plan._believed, "if survey.explained or patience.over(shard, entry.suspect_s):", "if True:"),
+        Slip(gone.believed, "if survey.explained or patience.over(shard, entry.suspect_s):", "if True:"),
     ),
     "a proof outlives its suspicion": (Slip(fence.merge, " if shard not in stale", ""),),
     "what was written off is never opened again": (
-        Slip(plan._opened_again, "if survey.opened}", "if False}"),
+        Slip(gone.opened_again, "if survey.opened}", "if False}"),
     ),
     "an older run of a name is not fenced": (
         Slip(epochs.Epoch.fenced_by, "newest.number >= self.number", "False"),

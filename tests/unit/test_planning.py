@@ -11,7 +11,8 @@ from pipelines.landing.ledger.fence import commit_due, merge
 from pipelines.landing.ledger.values import Delta, Landed
 from sls_io.planning import waits
 from sls_io.planning.doubts import Second
-from sls_io.planning.plan import Patience, fallen_back, only, plan_fill, since_start, since_start_in
+from sls_io.planning.draft import Patience
+from sls_io.planning.plan import fallen_back, only, plan_fill, since_start, since_start_in
 from sls_io.planning.values import Again, Edge, Plan, Span, Survey, Suspicion
 from sls_io.planning.waits import Wait, Why
 from sls_io.values.claim import CURSOR_UNKNOWN, GAP_EXPIRED, GAP_SHARD_GONE, Gap, Ledger, ShardLedger

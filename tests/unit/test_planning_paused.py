@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sls_io.planning import waits
 from sls_io.planning.doubts import Second
-from sls_io.planning.plan import Patience
+from sls_io.planning.draft import Patience
 from sls_io.planning.values import Survey
 from sls_io.planning.waits import Why
 from sls_io.values.claim import ShardLedger

@@ -7,7 +7,8 @@ from itertools import pairwise
 from hypothesis import strategies as st
 
 from sls_io.planning.doubts import Second
-from sls_io.planning.plan import Patience, plan_live
+from sls_io.planning.draft import Patience
+from sls_io.planning.plan import plan_live
 from sls_io.planning.values import Edge, Plan, Span, Survey
 from sls_io.planning.waits import Wait
 from sls_io.values.claim import Ledger, ShardLedger

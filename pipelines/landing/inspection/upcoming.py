@@ -7,7 +7,7 @@ from pyiceberg.table import Table
 from pipelines.landing.ledger.state import facts
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.surveyor import Surveyor
-from sls_io.planning.plan import Patience
+from sls_io.planning.draft import Patience
 from sls_io.planning.values import Plan
 from sls_io.values.claim import Ledger
 from sls_io.values.shard import Shard

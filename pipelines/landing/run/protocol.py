@@ -22,7 +22,8 @@ from typing import Any, TypeVar
 from pipelines.landing.ledger.epochs import Fenced
 from pipelines.landing.ledger.fence import commit_due, delta_of, merge
 from pipelines.landing.ledger.values import Delta, Landed
-from sls_io.planning.plan import Patience, plan_fill, plan_live
+from sls_io.planning.draft import Patience
+from sls_io.planning.plan import plan_fill, plan_live
 from sls_io.planning.values import LedgerChange, Plan, Survey
 from sls_io.planning.waits import Wait
 from sls_io.values.claim import CURSOR_UNKNOWN, Claim, Ledger

@@ -16,7 +16,8 @@ from pipelines.landing.ledger.start import begins, check_ends, fill_only
 from pipelines.landing.ledger.state import TableState
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.spark.session import Engine
-from sls_io.planning.plan import Patience, plan_live
+from sls_io.planning.draft import Patience
+from sls_io.planning.plan import plan_live
 from sls_io.planning.survey import left_over, look_at, mark_cut, survey_hours
 from sls_io.planning.values import Plan, Survey
 from sls_io.planning.waits import Wait
