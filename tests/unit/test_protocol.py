@@ -200,7 +200,7 @@ def test_the_protocol_imports_nothing_that_reads_time_chance_or_the_world() -> N
         f"pipelines.landing.ledger.{name}" for name in ("epochs", "fence", "values")
     }
     pure |= {f"sls_io.values.{name}" for name in ("claim", "errors", "settings", "shard", "window")}
-    pure |= {f"sls_io.planning.{name}" for name in ("plan", "values", "waits")}
+    pure |= {f"sls_io.planning.{name}" for name in ("draft", "plan", "values", "waits")}
     assert names <= pure
 
 
