@@ -1,4 +1,4 @@
-"""Trials of Spark: a task on each of its cores that reaches the service and the storage with its own keys.
+"""Trials of Spark: tasks on each of its executors reach the service and the storage with their own keys.
 
 A driver that is well says nothing of its executors: they have their own Python, packages, environment, keys
 and network. So the same two questions are asked there, by a task that is carried as a landing's are.
@@ -8,7 +8,7 @@ import json
 import os
 import platform
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from pyiceberg.table import Table
 
@@ -24,32 +24,60 @@ from sls_io.values.settings import Service
 from sls_io.wire.client import SlsClient
 
 _NEEDED = "pipelines.landing.run.task"
-_TASKS = 4
+_TASKS, _TASKS_ELSEWHERE = 4, 16
+"""So many at the least, and where there may be executors of which nobody knows yet."""
+_ROUNDS_MAX = 5
 
 
 def of_engine(engine: Engine, service: Service | None, table: Table | None) -> Question:
     """Starts the engine. The shards of `service` are listed there, and a file is written in the folder of
     `table`; neither where it is None."""
     does = ["list the shards"] * (service is not None) + ["put and delete a file"] * (table is not None)
-    sent = f"{_TASKS} tasks at {engine.remote or engine.master}: {', '.join(does) or 'say where they are'}"
+    sent = f"tasks at {engine.remote or engine.master}: {', '.join(does) or 'say where they are'}"
     return Question("spark", sent, lambda: _tasks(engine, service, table))
 
 
 def _tasks(engine: Engine, service: Service | None, table: Table | None) -> Came | str:
     place = (public_properties(table.io.properties), table.location()) if table is not None else None
     try:
-        lines = engine.run(_TASKS, _look(service, place), tag="sls-lake-doctor")
+        answers = _of_each_executor(engine, _look(service, place))
     except SlsError:
         raise
     except Exception as error:
         problem = workers_problem(engine, str(error), _NEEDED)
         raise ConfigError(problem or f"Spark ran no task ({type(error).__name__})") from error
-    answers = [json.loads(line) for line in lines]
     places = sorted({f"{one['host']} (Python {one['python']})" for one in answers})
     if wrong := sorted({f"{one['host']}: {one['error']}" for one in answers if one["error"]}):
         change = Do("set there what the driver has: keys, proxies and names are each machine's own")
         return Came("; ".join(wrong), Grade.WRONG, (change,))
-    return f"{len({one['process'] for one in answers})} workers on {', '.join(places)} did it"
+    asked, known = len(_executors(answers)), engine.executors
+    workers = f"{len({(one['host'], one['process']) for one in answers})} workers"
+    if asked < known:
+        busy = f"{asked} of {known} executors answered, on {', '.join(places)}; the others were busy"
+        return Came(busy, Grade.NOTE, (Do("ask again when no run works there"),))
+    return f"{workers} of {asked} executor{'s' * (asked > 1)} on {', '.join(places)} did it"
+
+
+def _of_each_executor(engine: Engine, task: Task) -> list[dict[str, str]]:
+    """What tasks answer, until one of each executor has: those that come while others are asked, too.
+
+    Spark gives each of its executors a task before it gives one a second, as far as they have room. So as
+    many tasks as executors are enough, once all of these have come; and a first task takes seconds, which
+    is longer than the others take to come.
+    """
+    answers: list[dict[str, str]] = []
+    fewest = _TASKS_ELSEWHERE if engine.elsewhere else _TASKS
+    for _ in range(_ROUNDS_MAX):
+        count = max(fewest, 2 * engine.executors)
+        answers += [json.loads(line) for line in engine.run(count, task, tag="sls-lake-doctor")]
+        if len(_executors(answers)) >= engine.executors:
+            break
+    return answers
+
+
+def _executors(answers: Iterable[Mapping[str, str]]) -> set[tuple[str, str]]:
+    """Each executor forks its workers from a daemon of its own."""
+    return {(one["host"], one["daemon"]) for one in answers}
 
 
 def _look(service: Service | None, place: tuple[dict[str, str], str] | None) -> Task:
@@ -57,7 +85,12 @@ def _look(service: Service | None, place: tuple[dict[str, str], str] | None) -> 
 
     def look(numbers: Iterable[int]) -> Iterator[str]:
         for number in numbers:
-            ran = {"host": socket.gethostname(), "process": os.getpid(), "python": platform.python_version()}
+            ran = {
+                "host": socket.gethostname(),
+                "process": str(os.getpid()),
+                "daemon": str(os.getppid()),
+                "python": platform.python_version(),
+            }
             yield json.dumps({**ran, "error": _wrong(service, place, number)})
 
     return look

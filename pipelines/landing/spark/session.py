@@ -108,6 +108,15 @@ class Engine:
         return bool(self.remote) or not on_this_machine(self.master)
 
     @property
+    def executors(self) -> int:
+        """How many executors have come so far; 1 where tasks run in the driver's own machine. 0 where nobody
+        knows: a server does not say, and Spark that was not started has none."""
+        if self._context is None:
+            return 0
+        # The driver is one of those that Spark's own list has.
+        return max(1, len(self._context._jsc.sc().statusTracker().getExecutorInfos()) - 1)
+
+    @property
     def begun(self) -> bool:
         """Whether Spark is there, or on its way."""
         return self._begun or self.started

@@ -3,8 +3,12 @@
 What becomes of it when these die is `make chaos LANE=cluster`.
 """
 
+import json
 import os
 import platform
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,3 +50,38 @@ def test_executors_without_keys_are_told_from_a_driver_without(
     assert said.startswith("ConfigError: no key pair for the log service: set ALIBABA_CLOUD_ACCESS_KEY_ID")
     assert f"for the executors on {platform.node()}, where a task ran" in said
     assert world.lake.load(world.logstore.table) is None or not world.table_rows()
+
+
+def test_a_doctor_asks_each_executor_and_names_the_machine_that_lacks_keys(
+    keyless: Cluster, tmp_path: Path
+) -> None:
+    answer, program = tmp_path / "answer.json", tmp_path / "ask.py"
+    program.write_text(_ASK.format(master=keyless.master, conf=DRIVER, answer=str(answer)))
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+    said = json.loads(answer.read_text())
+
+    (grade, came), there = said["bare"], rf"2 executors on {platform.node()} \(Python .*\)"
+    assert grade == "fine" and re.fullmatch(rf"\d+ workers of {there} did it", came), came
+    assert said["keyless"][0] == "wrong"
+    assert said["keyless"][1].startswith(f"{platform.node()}: no key pair for the log service")
+
+
+_ASK = """
+import json
+from pipelines.landing.doctor.engine import of_engine
+from pipelines.landing.doctor.trial import made
+from pipelines.landing.spark.session import Engine
+from sls_io.values.settings import Service
+
+engine = Engine(master="{master}", conf={conf})
+service = Service(endpoint="http://127.0.0.1:9", project="demo", logstore="demo")
+said = {{}}
+for name, asked in (("bare", None), ("keyless", service)):
+    (trial,) = made([of_engine(engine, asked, None)])
+    said[name] = [trial.grade.value, trial.came]
+with open("{answer}", "w", encoding="utf-8") as out:
+    json.dump(said, out)
+engine.stop(wait=True)
+"""
