@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import zlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -37,6 +38,8 @@ _YEARS = "from 1970 to 2199"
 _RESET_DAYS_MAX = 3650
 _CRON = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
 _CRON_PART = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([1-9][0-9]?))?")
+_CRON_OWN = re.compile(r"h(?:/([1-9][0-9]?))?")
+_DAYS_OF_EACH_MONTH = 28
 _PLACES = ("first", "second", "third", "fourth", "last")
 _MONTHS = ("", *"jan feb mar apr may jun jul aug sep oct nov dec".split())
 _CRON_NAMES = {"month": _MONTHS, "weekday": tuple("sun mon tue wed thu fri sat".split())}
@@ -163,6 +166,12 @@ class Logstore(Settings):
     @classmethod
     def _is_cron(cls, value: str, info: ValidationInfo) -> str:
         fields = value.lower().split(" ")
+        service = info.data.get("service")
+        named = f"{info.field_name} {service.project}/{service.logstore}" if service else ""
+        own = [_spread(*pair, named) for pair in zip(fields, _CRON, strict=False)]
+        if own != fields[: len(own)]:
+            fields[: len(own)] = own
+            value = " ".join(fields)
         if len(fields) != len(_CRON):
             raise ValueError(
                 f"{info.field_name}: expected the five fields of cron, single blanks between them, such as "
@@ -176,7 +185,7 @@ class Logstore(Settings):
             words = f", or {names[0]} to {names[-1]}" if names else ""
             raise ValueError(
                 f"{info.field_name}: expected a {kind} of {low} to {high}{words} as the {_PLACES[place]} of "
-                "the five fields; * is every one, */5 each fifth, 1-3 a range, 1,3 a list"
+                "the five fields; * is every one, */5 each fifth, 1-3 a range, 1,3 a list, H one by the name"
             )
         if min(kinds[2]) > max(_DAYS_OF_MONTH[month] for month in kinds[3]):
             raise ValueError(f"{info.field_name}: no month that it names has such a day, it would never tick")
@@ -361,6 +370,23 @@ def _line(place: object, setting: tuple[int | str, ...]) -> int:
 
 def _at(place: object, line: int) -> str:
     return f"{place}, line {line}" if line else str(place)
+
+
+def _spread(field: str, bounds: tuple[str, int, int], named: str) -> str:
+    """A field of cron with `h`, which stands for a value that follows from the name, as in Jenkins: many that
+    share a setting do not all begin in one minute. Any other field stays as it is.
+
+    Worked example: `h/5` is `3-59/5` for one name, and `0-59/5` for another; `h` is `17`.
+    """
+    match = _CRON_OWN.fullmatch(field)
+    if match is None:
+        return field
+    kind, low, high = bounds
+    high = min(high, _DAYS_OF_EACH_MONTH) if kind == "day" else high
+    every, drawn = int(match[1] or 0), zlib.crc32(f"{named} {kind}".encode())
+    if every > high - low:
+        return field
+    return f"{low + drawn % every}-{high}/{every}" if every else str(low + drawn % (high - low + 1))
 
 
 def _cron_values(field: str, bounds: tuple[str, int, int]) -> set[int]:

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import dagster as dg
@@ -428,7 +429,7 @@ def test_a_schedule_that_is_accepted_is_one_that_dagster_takes_and_that_ticks(cr
         assert "schedule: " in str(error)
         return
     assert is_valid_cron_schedule(accepted.schedule)
-    next(schedule_execution_time_iterator(1_790_000_000, cron, "UTC", ascending=True))
+    next(schedule_execution_time_iterator(1_790_000_000, accepted.schedule, "UTC", ascending=True))
 
 
 @pytest.mark.parametrize(
@@ -441,6 +442,29 @@ def test_a_schedule_that_is_accepted_is_one_that_dagster_takes_and_that_ticks(cr
 def test_schedules_that_people_write_are_accepted(cron: str, project: Path) -> None:
     project.write_text(GOOD + f'  schedule: "{cron}"\n')
     assert by_both(project).schedule == cron
+
+
+def test_logstores_that_share_a_schedule_do_not_all_begin_in_one_minute() -> None:
+    def cron(logstore: str, **settings: str) -> list[str]:
+        written = yaml.safe_load(GOOD)["attributes"]
+        found = Logstore.model_validate(
+            {**written, **settings, "service": {**written["service"], "logstore": logstore}}
+        )
+        return [found.schedule, found.maintenance, found.proof]
+
+    asked = {"schedule": "H/5 * * * *", "maintenance": "H 2 * * *", "proof": "H H H * *"}
+    found = [cron(f"logs-{number}", **asked) for number in range(1000)]
+
+    assert found[7] == cron("logs-7", **asked), "the same in each process"
+    begun = Counter(schedule for schedule, _, _ in found)
+    assert set(begun) == {f"{minute}-59/5 * * * *" for minute in range(5)}
+    assert min(begun.values()) > 150
+    assert len({maintenance for _, maintenance, _ in found}) == 60
+    assert {int(proof.split(" ")[2]) for _, _, proof in found} == set(range(1, 29)), (
+        "a day that each month has"
+    )
+    with pytest.raises(ValidationError, match="expected a minute of 0 to 59"):
+        cron("logs", schedule="H/61 * * * *")
 
 
 def test_dagster_does_not_start_another_table_when_a_key_is_there_twice(tmp_path: Path) -> None:
