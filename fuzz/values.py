@@ -141,7 +141,7 @@ def _written_and_read(values: pa.Array) -> pa.Array:
     """`values` as a data file gives them back."""
     stream = io.BytesIO()
     table = pa.table({"c": values})
-    with parquet_writer(stream, table.schema) as writer:
+    with parquet_writer(stream, table, {}) as writer:
         writer.write_table(table)
     return pq.read_table(io.BytesIO(stream.getvalue()))["c"].combine_chunks()
 

@@ -112,7 +112,7 @@ ENTRY_POINTS = {
     "pipelines.definitions",
     "pipelines.landing.spark.jars",
     "pipelines.landing.spark.record",
-    "pipelines.landing.run.workers",
+    "pipelines.landing.run.worker_daemon",
     "pipelines.components",
     "sls_io.coordination.migrations.env",
     "sls_io.coordination.migrations.versions.step_0001",

@@ -12,7 +12,7 @@ from pipelines.cli.maintain import maintain
 from pipelines.landing.commit.operation import Decision, Planned
 from pipelines.landing.contents.fresh_starts import At
 from pipelines.landing.ledger.start import known
-from pipelines.landing.ledger.ways import pasts
+from pipelines.landing.ledger.ways_back import pasts
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
 from pipelines.landing.operations.columns import plan_columns

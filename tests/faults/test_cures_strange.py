@@ -11,8 +11,8 @@ from pipelines.cli.main import EXIT_FAILED
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.ledger.values import Forgotten
-from pipelines.landing.ledger.ways import pasts
-from pipelines.landing.ledger.ways import ways as ways_back
+from pipelines.landing.ledger.ways_back import pasts
+from pipelines.landing.ledger.ways_back import ways as ways_back
 from pipelines.landing.recovery.adopt import plan_adopt
 from tests.worlds.changed_table import (
     deleted_by_hand,

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from pyiceberg.table.update import SetLocationUpdate
 
@@ -116,6 +117,36 @@ def test_an_hour_that_one_shard_has_not_passed_is_left_alone(world: World) -> No
         world.at(HOUR0_S + 60 * minute)
         world.land()
     assert maintainer(world).execute(["compact"]).compacted == ()
+
+
+def test_bloom_filters_that_the_table_asks_for_are_in_what_lands_and_in_what_is_compacted(
+    world: World,
+) -> None:
+    world.put(20)
+    world.at(HOUR0_S + 60)
+    world.land()
+    before = {Path(path) for path in world.published()}
+    asked = {f"write.parquet.bloom-filter-enabled.column.{name}": "true" for name in ("n", "not_there")}
+    with world.table.transaction() as transaction:
+        transaction.set_properties(asked)
+
+    sealed = fill(world)
+    landed = {Path(path) for path in sealed.published()} - before
+    maintainer(sealed).execute(["compact"])
+    (compacted,) = {Path(path) for path in sealed.published()} - landed - before
+
+    assert not any(map(filtered, before))
+    assert landed and {name for path in landed for name in filtered(path)} == {"n"}
+    assert filtered(compacted) == {"n"}
+    sealed.land()
+    proved(sealed)
+
+
+def filtered(path: Path) -> set[str]:
+    """The columns of a file that have a Bloom filter, as another reader sees them."""
+    with duckdb.connect() as connection:
+        query = "SELECT path_in_schema FROM parquet_metadata(?) WHERE bloom_filter_offset IS NOT NULL"
+        return {name for (name,) in connection.execute(query, [str(path)]).fetchall()}
 
 
 @pytest.mark.parametrize("steps", [["compact"], ["manifests"], ["sweep"], ["metadata"], list(STEPS)])

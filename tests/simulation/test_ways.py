@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.landing.ledger import ways
+from pipelines.landing.ledger import ways_back
 from pipelines.landing.ledger.values import Forgotten, Gone
 from sls_io.values.errors import LedgerBroken
 from sls_io.values.window import IntervalSet
@@ -95,7 +95,7 @@ def _same(past: Any) -> bool:
 
 def judge(history: list[Any]) -> str:
     """Raises Wrong where an answer about this history is; what it was."""
-    back = ways.newest_way(history, REMOVED, _same)
+    back = ways_back.newest_way(history, REMOVED, _same)
     for past in history:
         cheap = past.kind == "unlisted" or not past.after_removal
         cheap = cheap or (not past.hides and past.kind in ("holed", "strange", "damaged", "untold"))
@@ -106,7 +106,7 @@ def judge(history: list[Any]) -> str:
     if back is not next((past for past in history if past.good), None):
         raise Wrong(f"{back} is named")
     for holed, fine in ((False, {"whole", "swapped"}), (True, {"whole", "swapped", "holed"})):
-        named = list(ways.ways(history, REMOVED, holed=holed))
+        named = list(ways_back.ways(history, REMOVED, holed=holed))
         if named != [x for x in history if x.kind in fine and x.after_removal and not x.gone]:
             raise Wrong(f"landings {named} have as many rows as they should{' or fewer' * holed}")
     return "none" if back is None else "newest" if back is history[0] else "older"
@@ -120,23 +120,23 @@ def test_the_way_back_is_the_newest_landing_that_gives_a_true_table_and_is_found
 def test_of_landings_with_hidden_rows_five_are_read_and_no_more() -> None:
     history = [landing(2, "holed", hides=True) for _ in range(9)]
     hidden, plain = landing(2, "whole", hides=True), landing(1, "whole")
-    assert ways.newest_way([*history, hidden], REMOVED, _same) is None
+    assert ways_back.newest_way([*history, hidden], REMOVED, _same) is None
     assert sum(bool(past.asked) for past in history) == 5 and not hidden.asked
-    assert ways.newest_way([*history, plain], REMOVED, _same) is plain
+    assert ways_back.newest_way([*history, plain], REMOVED, _same) is plain
 
 
 BUGS: tuple[Bug, ...] = (
-    ("removed rows come back", ways.against, "past.removed != removed", "False"),
-    ("files are not there", ways.against, "MISSING\n    if past.gone:", "MISSING\n    if False:"),
-    ("rows are read for nothing", ways.against, "past.hides and past.gone", "False"),
-    ("rows of nobody stay", ways.against, "past.shown > past.known", "False"),
-    ("rows are missing", ways.against, "past.missing > 0", "False"),
-    ("nobody counted", ways.against, "yield No.UNTOLD", "pass"),
-    ("any trouble is a hole", ways.ways, "holed and no is No.MISSING", "holed"),
-    ("as many rows are the same", ways.newest_way, "filter(same, ", "filter(None, "),
+    ("removed rows come back", ways_back.against, "past.removed != removed", "False"),
+    ("files are not there", ways_back.against, "MISSING\n    if past.gone:", "MISSING\n    if False:"),
+    ("rows are read for nothing", ways_back.against, "past.hides and past.gone", "False"),
+    ("rows of nobody stay", ways_back.against, "past.shown > past.known", "False"),
+    ("rows are missing", ways_back.against, "past.missing > 0", "False"),
+    ("nobody counted", ways_back.against, "yield No.UNTOLD", "pass"),
+    ("any trouble is a hole", ways_back.ways, "holed and no is No.MISSING", "holed"),
+    ("as many rows are the same", ways_back.newest_way, "filter(same, ", "filter(None, "),
     (
         "a damaged text stops the search",
-        ways.ways,
+        ways_back.ways,
         "OSError):\n            continue",
         "OSError):\n            break",
     ),

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.conversions import from_bytes
 from pyiceberg.schema import Schema
@@ -29,7 +30,7 @@ NUMBER = {name: n for n, name in enumerate(TYPES, start=1)}
 def metrics(*row_groups: dict[str, list[Any]], long: bool = False) -> dict[str, Any]:
     """The metrics of a file with these row groups; columns that are not named are null."""
     schema = arrow_schema(SCHEMA)
-    writer = parquet_writer(io.BytesIO(), schema, long=long)
+    writer = parquet_writer(io.BytesIO(), schema.empty_table(), {}, long=long)
     for columns in row_groups:
         rows = len(next(iter(columns.values())))
         arrays = [pa.array(columns.get(f.name, [None] * rows), f.type) for f in schema]
@@ -115,3 +116,40 @@ def test_bounds_bound_whatever_a_file_holds() -> None:
                     assert order(value) <= order(from_bytes(kind, upper)), (name, value)
             made += (lower is not None) + (upper is not None)
     assert made > 1000
+
+
+def dictionaries(columns: dict[str, pa.Array]) -> set[str]:
+    """The columns, as Parquet names them, that have a dictionary where these are the first rows of a file;
+    they are read back as they were."""
+    rows, stream = pa.table(columns), io.BytesIO()
+    with parquet_writer(stream, rows, {}) as writer:
+        writer.write_table(rows)
+    assert pq.read_table(stream).equals(rows)
+    group = pq.read_metadata(stream).row_group(0)
+    found = [group.column(place) for place in range(group.num_columns)]
+    return {column.path_in_schema for column in found if "RLE_DICTIONARY" in column.encodings}
+
+
+def test_columns_whose_values_come_again_have_a_dictionary_and_no_others() -> None:
+    dice, rows = random.Random(7), 40_000
+    pairs = pa.array([[("zone", f"z{n % 3}")] for n in range(rows)], pa.map_(pa.string(), pa.string()))
+    columns = {
+        "unique": pa.array([f"{dice.getrandbits(128):032x}" for _ in range(rows)]),
+        "number": pa.array([dice.randrange(10**12) for _ in range(rows)]),
+        "too_many": pa.array([f"{dice.randrange(30_000):060}" for _ in range(rows)]),
+        "some": pa.array([f"agent {dice.randrange(2_000)}" for _ in range(rows)]),
+        "few": pa.array([dice.choice((200, 304, 404)) for _ in range(rows)]),
+        "mostly_null": pa.array([f"{n}" if n % 100 == 0 else None for n in range(rows)]),
+        "in_runs": pa.array([f"session {n // 50}" for n in range(rows)]),
+        "pairs": pairs,
+    }
+
+    found = dictionaries(columns)
+
+    assert found == {"some", "few", "mostly_null", "in_runs", "pairs.key_value.key", "pairs.key_value.value"}
+
+
+def test_of_few_rows_and_of_large_values_nothing_is_known_and_there_is_a_dictionary() -> None:
+    assert dictionaries({"few_rows": pa.array([f"{n}" for n in range(20)])}) == {"few_rows"}
+    large = pa.array([f"{n}" * 20_000 for n in range(100)])
+    assert dictionaries({"large": large}) == {"large"}

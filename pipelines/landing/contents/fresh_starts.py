@@ -7,7 +7,7 @@ from typing import Literal
 from pipelines.landing.contents.cells import Tally
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.values import Forgotten, Key
-from pipelines.landing.ledger.ways import PastLanding
+from pipelines.landing.ledger.ways_back import PastLanding
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import commands
 from sls_io.values.claim import Ledger

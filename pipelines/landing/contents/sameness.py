@@ -24,7 +24,7 @@ from pipelines.landing.contents.explained import compare, unlike
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import Misread, tasks_of
 from pipelines.landing.ledger.values import Count
-from pipelines.landing.ledger.ways import PastLanding, newest_forgotten, newest_way, pasts
+from pipelines.landing.ledger.ways_back import PastLanding, newest_forgotten, newest_way, pasts
 from pipelines.landing.table import commands
 from sls_io.values.cures import Do
 from sls_io.values.errors import LedgerBroken

@@ -31,7 +31,7 @@ from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import Unreadable, listed_files, spans
 from pipelines.landing.ledger.start import find_table, known
 from pipelines.landing.ledger.state import TableState, read_state
-from pipelines.landing.ledger.ways import PastLanding
+from pipelines.landing.ledger.ways_back import PastLanding
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.give_up import GivenUp, plan_give_up
 from pipelines.landing.operations.repair_manifests import plan_repair_manifests

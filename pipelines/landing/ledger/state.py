@@ -32,7 +32,7 @@ from pipelines.landing.ledger.summary import (
     windows_of,
 )
 from pipelines.landing.ledger.values import Adopted, Forgotten, Landed, Operation
-from pipelines.landing.ledger.ways import newest_forgotten, pasts, ways
+from pipelines.landing.ledger.ways_back import newest_forgotten, pasts, ways
 from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Held
 from pipelines.landing.table.former import newer, number_of, strangers

@@ -28,7 +28,7 @@ from pipelines.landing.ledger.reading import Misread, Unreadable
 from pipelines.landing.ledger.state import TableState, ancestry, facts, files_of
 from pipelines.landing.ledger.summary import is_landing, least_rows, ledgers_of, summary_of, windows_of
 from pipelines.landing.ledger.values import Deed, Forgotten, Operation
-from pipelines.landing.ledger.ways import No, PastLanding, against, landings, newest_forgotten, pasts
+from pipelines.landing.ledger.ways_back import No, PastLanding, against, landings, newest_forgotten, pasts
 from pipelines.landing.operations import reach
 from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake

@@ -45,7 +45,7 @@ from pipelines.landing.ledger.state import (
 )
 from pipelines.landing.ledger.summary import is_landing, summary_of
 from pipelines.landing.ledger.values import Adopted, Deed, Forgotten, Key, Operation
-from pipelines.landing.ledger.ways import PastLanding, pasts
+from pipelines.landing.ledger.ways_back import PastLanding, pasts
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.recovery.adoption import Adoption, Difference, ShardStart
 from pipelines.landing.table import commands

@@ -158,7 +158,7 @@ def task_of(
         keep_others_out()
         json_log.speak()
         if not job.budget.task_mb:
-            # Where the process was not forked from ours (`workers.py`): on a cluster, behind a server.
+            # Where the process was not forked from ours (`worker_daemon.py`): on a cluster, behind a server.
             keep_memory()
         try:
             for chain in chains:
@@ -381,7 +381,7 @@ class Writer:
             path = f"{self._job.location}/data/{self._job.origin}/{self._window.hour}/{name}"
             self._row = replace(self._row, path=path)
             self._stream = self._io.new_output(path).create()
-            self._parquet = parquet_writer(self._stream, table.schema, long=self._long)
+            self._parquet = parquet_writer(self._stream, table, self._job.table_properties, long=self._long)
         self._parquet.write_table(table, row_group_size=rows_max)
         self._buffer, self._buffer_bytes = [], 0
 

@@ -53,7 +53,7 @@ Task = Callable[[Iterable[int]], Iterator[str]]
 
 JARS_VARIABLE = "SLS_LAKE_JARS"
 DAEMON_SETTING = "spark.python.daemon.module"
-DAEMON = "pipelines.landing.run.workers"
+DAEMON = "pipelines.landing.run.worker_daemon"
 """What Spark forks Python workers from on a local master; named, not imported: it stands above."""
 PYTHON_VARIABLE = "PYSPARK_PYTHON"
 _PYTHON_SETTINGS = ("spark.pyspark.python", "spark.pyspark.driver.python", DAEMON_SETTING)

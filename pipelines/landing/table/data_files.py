@@ -5,6 +5,7 @@ not cover all values, because a reader that prunes by it would miss rows. Every 
 """
 
 import base64
+import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,6 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import OutputStream
 from pyiceberg.io.pyarrow import (
@@ -36,6 +38,12 @@ LONG_GROUP_BYTES = 8 * 1024 * 1024
 """The same of rows of a megabyte each."""
 _LONG_ROW_BYTES = 1024 * 1024
 _SHORT_TEXTS = ("__origin__", "__error__")
+_SAMPLE_ROWS, _SAMPLE_ROWS_MIN, _SAMPLE_BYTES_MAX = 4096, 64, 1024 * 1024
+_DICTIONARY_BYTES_MAX = 1024 * 1024
+"""Parquet's own bound of a dictionary page."""
+_CAN_FILTER = "bloom_filter_options" in inspect.signature(pq.ParquetWriter.__init__).parameters
+_FALSE_POSITIVES = 0.01
+_BLOOM = "write.parquet.bloom-filter-enabled.column."
 _BOUNDS = ("lower_bounds", "upper_bounds")
 
 
@@ -44,26 +52,91 @@ def long_rows(batch: pa.RecordBatch) -> bool:
     return bool(batch.nbytes >= _LONG_ROW_BYTES * batch.num_rows > 0)
 
 
-def parquet_writer(stream: OutputStream, schema: pa.Schema, *, long: bool = False) -> pq.ParquetWriter:
-    """How every data file of a table is written: by a landing, by a compaction, after a removal.
+def parquet_writer(
+    stream: OutputStream, rows: pa.Table, properties: Mapping[str, str], *, long: bool = False
+) -> pq.ParquetWriter:
+    """How every data file of a table is written: by a landing, by a compaction, after a removal. `rows` are
+    the first of them, by which columns get a dictionary; they are not written here.
 
     Each page has its checksum: a bit that turns over in storage mostly still is a number or a text, only
     another one. Spark's own writer makes them, too, and readers that do not check pass them over.
+
+    `properties` of the table say of which columns there are Bloom filters.
 
     `long`: texts of megabytes are to come. The library keeps about five copies of a row group's largest and
     smallest text, and then leaves both out, since they are over 4 KB. So columns of texts then have no
     statistics.
     """
+    schema = rows.schema
     short = [field.name for field in schema if not _may_be_long(field)]
+    filters = {} if long else _bloom_filters(schema, properties)
     return pq.ParquetWriter(
         stream,
         schema,
         compression="zstd",
         compression_level=1,
+        use_dictionary=[leaf for field in schema if _repeats(rows, field.name) for leaf in _leaves(field)],
         store_decimal_as_integer=True,
         write_statistics=short if long else True,
         write_page_checksum=True,
+        **({"bloom_filter_options": filters} if filters else {}),
     )
+
+
+def _repeats(rows: pa.Table, name: str) -> bool:
+    """Whether so many values of a column are the same that a dictionary of them is worth it, by a sample.
+
+    Parquet gives up a dictionary that grows over a megabyte, and has paid for it by then: it hashed each
+    value, and what it had written stays as numbers into a dictionary of values that hardly come again. In
+    access logs the columns of traces, times, sizes and referers are like that: without their dictionaries
+    files are an eighth smaller, and writing them takes a third less CPU (`bench_read`).
+
+    Of n values drawn from D that come equally often, about n*n / 2D are the same as one before. Where some
+    come more often than others D looks smaller than it is, and there is a dictionary, as there would be
+    without this. Of large values and of few nothing is known: there is one, too.
+
+    Worked example: 4,096 values, 84 of them seen before: D is about 100,000. With 38 bytes each the
+    dictionary would take 3.8 MB: none. Had 1,533 been seen before, D would be 5,500, and 200 KB are one.
+    """
+    column = rows.column(name)
+    if pa.types.is_nested(column.type):
+        return True
+    room = rows.num_rows * _SAMPLE_BYTES_MAX // max(1, column.nbytes)
+    sample = column.slice(0, min(_SAMPLE_ROWS, room)).drop_null()
+    if len(sample) < _SAMPLE_ROWS_MIN:
+        return True
+    again = len(sample) - int(pc.count_distinct(sample).as_py())
+    different = len(sample) ** 2 / (2 * max(again, 0.5))
+    fit = _DICTIONARY_BYTES_MAX * len(sample) / max(1, int(sample.nbytes))
+    return different <= min(int(rows.num_rows), fit)
+
+
+def _leaves(field: pa.Field, above: str = "") -> list[str]:
+    """The columns of a field as Parquet names them."""
+    path, kind = f"{above}{field.name}", field.type
+    if pa.types.is_map(kind):
+        pair = (kind.key_field.with_name("key"), kind.item_field.with_name("value"))
+        return [leaf for part in pair for leaf in _leaves(part, f"{path}.key_value.")]
+    if pa.types.is_struct(kind):
+        return [leaf for part in kind for leaf in _leaves(part, f"{path}.")]
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _leaves(kind.value_field.with_name("element"), f"{path}.list.")
+    return [path]
+
+
+def _bloom_filters(schema: pa.Schema, properties: Mapping[str, str]) -> dict[str, dict[str, float]]:
+    """What the table asks for by Iceberg's own properties, of columns that are there; the rate of false
+    positives is Iceberg's. A reader that looks for one value then passes over the row groups without it. An
+    older Arrow writes none.
+
+    A bitset has as many bits as the rows of its group need: 10 bits a row, 100 KB of 80,000 rows.
+    """
+    asked = {
+        name.removeprefix(_BLOOM)
+        for name, text in properties.items()
+        if name.startswith(_BLOOM) and text == "true"
+    }
+    return {name: {"fpp": _FALSE_POSITIVES} for name in schema.names if name in asked} if _CAN_FILTER else {}
 
 
 def _may_be_long(field: pa.Field) -> bool:

@@ -102,7 +102,7 @@ class NewFile:
         rows = pa.Table.from_batches(self._waiting)
         if self._parquet is None:
             self._stream = self._table.io.new_output(self._path).create()
-            self._parquet = parquet_writer(self._stream, rows.schema, long=self._long)
+            self._parquet = parquet_writer(self._stream, rows, self._table.properties, long=self._long)
         self._parquet.write_table(rows, row_group_size=ROW_GROUP_ROWS)
         del rows
         self._waiting, self._waiting_bytes, self._waiting_rows = [], 0, 0

@@ -1,6 +1,6 @@
 """The process that Spark forks its Python workers from, for a landing on a local master.
 
-    spark.python.daemon.module = pipelines.landing.run.workers
+    spark.python.daemon.module = pipelines.landing.run.worker_daemon
 
 Spark's own daemon forks workers that know nothing, and each of them imports all that a writing task needs:
 more than a second of CPU a worker. Here it is imported before the first fork, once, and from what is

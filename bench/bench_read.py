@@ -1,0 +1,219 @@
+"""What readers pay: `make bench LANE=read`. Three usual questions to a day of access logs, in DuckDB, of the
+files that different writers leave.
+
+    one key, one hour     all columns of one trace, where the hour is known
+    errors by minute      a count by minute of the day where the status is 500 or more
+    one key, a day        all columns of one trace, where nobody knows the hour
+
+    landed       ours, every five minutes: a file a shard
+    compacted    ours, after the night's maintenance: the files of an hour written as one
+    bloom        the same with a Bloom filter of `trace`
+    flink        a commit a minute of two writers, each with the rows of two shards as they came
+    python       200,000 rows of a shard a commit, a file an hour of it
+
+All are partitioned by receive hour, and a reader opens the files of the hours that it asks for. Rows are
+generated, not landed: what is measured is how files are written. Bytes are what the process read, by
+/proc/self/io, with no cache of DuckDB's; seconds are CPU.
+"""
+
+import argparse
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench import history
+from pipelines.landing.table.data_files import ROW_GROUP_BYTES, parquet_writer
+
+SHARDS, HOURS, LANDED_MIN = 4, 24, 5
+KEY, BLOOM = "trace", {"write.parquet.bloom-filter-enabled.column.trace": "true"}
+_DAY_S = 1_782_000_000 // 86_400 * 86_400
+_ROWS = """
+SELECT 'bench-00000000' AS __origin__, $shard::INT AS __shard__, 1000 + i // 200 AS __cursor__,
+  (i % 200)::INT AS __index__, to_timestamp($hour_s) AS __receive_hour__,
+  to_timestamp($hour_s + 3600 * (i - $first) / $rows + (hash(i) % 1000) / 1000) AS __time__,
+  'access' AS __topic__, '10.0.' || $shard || '.1' AS __source__,
+  NULL::MAP(VARCHAR, VARCHAR) AS __tags__, '192.168.' || i % 251 || '.' || i * 7 % 253 AS client,
+  ['GET', 'POST', 'PUT'][1 + i % 3] AS method,
+  '/api/v1/resource/' || i * 7919 % 100003 || '/items/' || i % 97 AS path,
+  [200, 200, 200, 304, 404, 500][1 + (hash(i * 3) % 6)::INT] AS status, i * 104729 % 1000000 AS bytes,
+  i * 31 % 10000 / 7 AS latency_ms,
+  'https://shop.example/goods/' || i % 1009 || '/page/' || i % 53 || '?session=' || hash(i // 40) AS referer,
+  'Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537 Chrome/' || 90 + i % 40 || '.0 Safari/537.36' AS agent,
+  printf('%016x%016x', (hash($shard::BIGINT * 1000000007 + i) >> 1)::BIGINT,
+    (hash(i * 31 + $shard) >> 1)::BIGINT) AS trace,
+  'cn-hangzhou-' || ['a', 'b', 'c', 'd', 'e', 'f'][1 + i % 6] AS zone,
+  NULL::MAP(VARCHAR, VARCHAR) AS __rest__, NULL::VARCHAR AS __error__, NULL::BLOB AS __raw__
+FROM range($first, $first + $rows) AS numbers(i)
+"""
+
+
+@dataclass
+class Layout:
+    """Files by hour of the day, and how many bytes they are."""
+
+    files: dict[int, list[Path]] = field(default_factory=dict)
+
+    def add(self, hour: int, path: Path) -> None:
+        self.files.setdefault(hour, []).append(path)
+
+    def of(self, hour: int | None) -> list[str]:
+        """The files that a reader of an hour opens; of the day for None."""
+        return [str(path) for at, paths in self.files.items() if hour in (None, at) for path in paths]
+
+    @property
+    def size(self) -> int:
+        return sum(path.stat().st_size for paths in self.files.values() for path in paths)
+
+
+class Maker:
+    """Writes the day in each layout below `folder`."""
+
+    def __init__(self, folder: Path, rows: int) -> None:
+        self._folder, self._minute_rows = folder, rows // (HOURS * 60 * SHARDS)
+        self.rows = self._minute_rows * HOURS * 60 * SHARDS
+        self.layouts: dict[str, Layout] = {}
+        self.sought = ""
+
+    def make(self) -> None:
+        with duckdb.connect() as connection:
+            connection.execute("SET threads = 2; SET TimeZone = 'UTC'")
+            for hour in range(HOURS):
+                self._hour(connection, hour)
+
+    def _hour(self, connection: duckdb.DuckDBPyConnection, hour: int) -> None:
+        rows = self._minute_rows
+        hours = [self._hour_of(connection, hour, shard) for shard in range(SHARDS)]
+        minutes = [[whole.slice(m * rows, rows) for whole in hours] for m in range(60)]
+        if hour == HOURS // 2:
+            self.sought = minutes[30][2].column(KEY)[minutes[30][2].num_rows // 2].as_py()
+        for begin in range(0, 60, LANDED_MIN):
+            for shard in range(SHARDS):
+                self._ours("landed", hour, [m[shard] for m in minutes[begin : begin + LANDED_MIN]], {})
+        of_shards = [minutes[m][s] for s in range(SHARDS) for m in range(60)]
+        self._ours("compacted", hour, of_shards, {})
+        self._ours("bloom", hour, of_shards, BLOOM)
+        for minute in minutes:
+            for writer in range(2):
+                self._theirs("flink", hour, minute[writer::2], compression_level=3, row_group_size=10**6)
+        for shard in range(SHARDS):
+            self._theirs("python", hour, [m[shard] for m in minutes], row_group_size=1 << 20)
+
+    def _hour_of(self, connection: duckdb.DuckDBPyConnection, hour: int, shard: int) -> pa.Table:
+        rows = self._minute_rows * 60
+        known = {"shard": shard, "hour_s": _DAY_S + hour * 3600, "first": hour * rows, "rows": rows}
+        return connection.sql(_ROWS, params=known).to_arrow_table()
+
+    def _ours(self, name: str, hour: int, tables: Sequence[pa.Table], properties: Mapping[str, str]) -> None:
+        first, *others = _groups(tables)
+        with self._path(name, hour).open("wb") as stream, parquet_writer(stream, first, properties) as writer:
+            for group in (first, *others):
+                writer.write_table(group, row_group_size=group.num_rows)
+
+    def _theirs(
+        self,
+        name: str,
+        hour: int,
+        tables: Sequence[pa.Table],
+        *,
+        row_group_size: int,
+        compression_level: int = 1,
+    ) -> None:
+        table = pa.concat_tables(tables)
+        options = {"compression": "zstd", "compression_level": compression_level}
+        pq.write_table(table, self._path(name, hour), row_group_size=row_group_size, **options)
+
+    def _path(self, name: str, hour: int) -> Path:
+        layout = self.layouts.setdefault(name, Layout())
+        path = self._folder / name / f"{hour:02}" / f"{len(layout.files.get(hour, ())):04}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        layout.add(hour, path)
+        return path
+
+
+def _groups(tables: Sequence[pa.Table]) -> Iterator[pa.Table]:
+    """The rows as a landing and a compaction group them."""
+    waiting, size = list[pa.Table](), 0
+    for table in tables:
+        waiting.append(table)
+        size += table.nbytes
+        if size >= ROW_GROUP_BYTES:
+            yield pa.concat_tables(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+@dataclass(frozen=True)
+class Paid:
+    """What an answer cost: CPU seconds, bytes read, files opened; and what it was."""
+
+    cpu_s: float
+    read_bytes: int
+    files: int
+    answer: int
+
+
+def asked(layout: Layout, sought: str) -> dict[str, Paid]:
+    """The three questions to a layout."""
+    rows = "SELECT sum(hash(f)) FROM read_parquet($files) AS f WHERE trace = $sought"
+    errors = (
+        "SELECT sum(hash(m, n)) FROM (SELECT date_trunc('minute', __time__) AS m, count(*) AS n "
+        "FROM read_parquet($files) WHERE status >= 500 GROUP BY m)"
+    )
+    one = {"sought": sought}
+    return {
+        "one key, one hour": _paid(rows, layout.of(HOURS // 2), one),
+        "errors by minute": _paid(errors, layout.of(None), {}),
+        "one key, a day": _paid(rows, layout.of(None), one),
+    }
+
+
+def _paid(query: str, files: list[str], known: Mapping[str, str]) -> Paid:
+    with duckdb.connect() as connection:
+        connection.execute("SET threads = 2; SET enable_external_file_cache = false; SET TimeZone = 'UTC'")
+        before, begun_s = _read_bytes(), time.process_time()
+        (answer,) = connection.execute(query, {"files": files, **known}).fetchone() or (0,)
+        return Paid(time.process_time() - begun_s, _read_bytes() - before, len(files), int(answer or 0))
+
+
+def _read_bytes() -> int:
+    lines = Path(f"/proc/{os.getpid()}/io").read_text(encoding="ascii").splitlines()
+    return int(next(line for line in lines if line.startswith("rchar")).split()[1])
+
+
+def main() -> None:
+    """Run the bench and print its figures."""
+    parser = argparse.ArgumentParser(prog="python -m bench.bench_read", description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    history.add_flag(parser)
+    options = parser.parse_args()
+    figures: dict[str, float] = {}
+    with TemporaryDirectory(prefix="sls-lake-read-") as folder:
+        maker = Maker(Path(folder), options.rows)
+        maker.make()
+        print(f"{maker.rows:,} rows of a day, {SHARDS} shards")
+        answers: dict[str, set[int]] = {}
+        for name, layout in maker.layouts.items():
+            print(f"{name}: {len(layout.of(None)):,} files, {layout.size / 1e6:,.0f} MB", flush=True)
+            asked(layout, maker.sought)  # what runs for the first time is nothing of a layout's
+            for question, paid in asked(layout, maker.sought).items():
+                answers.setdefault(question, set()).add(paid.answer)
+                mb = paid.read_bytes / 1e6
+                print(f"    {question:20}{paid.cpu_s:8.2f} CPU s{mb:10,.1f} MB read{paid.files:8,} files")
+                key = f"{name}, {question}"
+                figures |= {f"{key}, cpu_s": paid.cpu_s, f"{key}, read_mb": mb, f"{key}, files": paid.files}
+        if any(len(found) > 1 for found in answers.values()):
+            raise SystemExit(f"the layouts answer differently: {answers}")
+    if options.record:
+        history.record("bench_read", figures)
+
+
+if __name__ == "__main__":
+    main()
