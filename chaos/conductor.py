@@ -36,9 +36,10 @@ from sls_io.wire.client import SlsClient
 
 TABLE = "bronze.numbered"
 SERVICE_FOLDER = "service"
-DRAIN_LANDINGS_MAX = 80
-"""Liveness: with the faults off, so many landings must be enough (a chain of splits takes one each)."""
-_DRAIN_S = 300.0
+_DRAIN_LANDINGS, _DRAIN_LANDINGS_A_MINUTE = 80, 20
+_DRAIN_S, _DRAIN_S_A_MINUTE = 300.0, 15.0
+"""Liveness: with the faults off, so many landings must be enough (a chain of splits takes one each), and for
+each minute of the run so many: what producers sent meanwhile may all be left, and a landing takes a part."""
 _WAKE_AGAIN_S = 2.0
 _SPARED = 0.7
 _RESOLVED = {
@@ -198,16 +199,19 @@ class Conductor:
         late = waiting(self.spool)
         self._deliver(late[: len(late) // 2])
         before = self.account.told["landed"]
-        task = replace(self._task("drain"), landings_max=DRAIN_LANDINGS_MAX)
+        minutes = self.wish.seconds / 60
+        landings_max = max(_DRAIN_LANDINGS, round(_DRAIN_LANDINGS_A_MINUTE * minutes))
+        drain_s = max(_DRAIN_S, _DRAIN_S_A_MINUTE * minutes)
+        task = replace(self._task("drain"), landings_max=landings_max)
         self._start(None, lambda fd: work(task, fd), "drain")
         child = next(c for c in self.children.values() if c.pid)
-        self._loop(began_s + _DRAIN_S, until_empty=True)
+        self._loop(began_s + drain_s, until_empty=True)
         self.account.drain_landings = self.account.told["landed"] - before
         self.account.drain_seconds = SYSTEM_CLOCK.monotonic() - began_s
         if self.children:
             os.kill(child.pid, signal.SIGKILL)
             self._loop(SYSTEM_CLOCK.monotonic() + 10, until_empty=True)
-            self.account.problems.append(f"not drained after {_DRAIN_S:.0f} s")
+            self.account.problems.append(f"not drained after {drain_s:.0f} s")
         elif child.last != "drained":
             self.account.problems.append(f"not drained after {self.account.drain_landings} landings")
         self._deliver(waiting(self.spool))
