@@ -157,9 +157,6 @@ def task_of(
         # A worker of somebody's cluster has its own umask, and a warehouse may be a folder that all mount.
         keep_others_out()
         json_log.speak()
-        if not job.budget.task_mb:
-            # Where the process was not forked from ours (`worker_daemon.py`): on a cluster, behind a server.
-            keep_memory()
         try:
             for chain in chains:
                 for row in write_chain(job, job.chains[chain], clock=clock, tally=tally):
@@ -302,6 +299,9 @@ class Writer:
         self._group_bytes = min(ROW_GROUP_BYTES, bounded or ROW_GROUP_BYTES)
         if bounded:
             be_frugal()
+        else:
+            # Where the process was not forked from ours (`worker_daemon.py`): on a cluster, behind a server.
+            keep_memory()
         self._open_file()
 
     def _open_file(self) -> None:
