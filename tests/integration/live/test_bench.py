@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.phases import OF_ROWS
 from tests import needs
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -33,5 +34,21 @@ def test_a_landing_and_the_vendors_consumer_write_the_same_rows_and_every_figure
     assert re.search(r"each has 3,000 rows, content sum [0-9a-f]{16}", said), said
     for way in ("usual", "careful"):
         assert re.search(rf"whole, 1 MB: consumer, {way} / ours \d+\.\d\d", said), said
-    assert re.search(r"CPU ms a raw MB:  pull [\d.]+  decode [\d.]+  cast [\d.]+  write [\d.]+", said), said
+    phases = "  ".join(rf"{name} [\d.]+" for name in OF_ROWS)
+    assert re.search(rf"CPU ms a raw MB:  {phases}\n", said), said
     assert re.search(r"once a landing, CPU ms: .*publish \d+", said), said
+
+
+@pytest.mark.parametrize(
+    ("bench", "size", "told"),
+    [("bench_profile", ("--mb", "1"), (*OF_ROWS, "publish")), ("bench_read", ("--rows", "6000"), ("bloom",))],
+)
+def test_benches_that_start_no_spark_run_to_their_end(
+    bench: str, size: tuple[str, str], told: tuple[str, ...]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", f"bench.{bench}", *size], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    for name in told:
+        assert re.search(rf"^{name}\b", done.stdout, re.MULTILINE), done.stdout
