@@ -68,7 +68,6 @@ ifdef LANE
 	@$(BIN)/python -m bench.bench_$(LANE) $(if $(RECORD),--record)
 else
 	@$(BIN)/python -m bench $(if $(RECORD),--record)
-	@$(BIN)/python -m bench.bench_profile $(if $(RECORD),--record)
 	@$(BIN)/python -m bench.bench_cold $(if $(RECORD),--record)
 	@$(BIN)/python -m bench.bench_ratio $(if $(RECORD),--record)
 	@$(BIN)/python -m bench.bench_dagster $(if $(RECORD),--record)

@@ -147,11 +147,7 @@ def compared(sizes: Sequence[Size]) -> dict[str, float]:
 
 def _where_it_goes(defs: Path) -> dict[str, float]:
     """Print the phases of a landing; the figures by name."""
-    logstore = load_logstore(defs)
-    # First: what code costs that runs for the first time is nothing of a row's.
-    once = {name: spent_s * 1000 for name, spent_s in phases.of_a_landing(logstore).items()}
-    rows_s, raw_bytes = phases.of_rows(logstore)
-    of_rows = {name: spent_s * 1e9 / raw_bytes for name, spent_s in rows_s.items()}
+    of_rows, once = phases.where_it_goes(load_logstore(defs))
     print("rows, without Spark, CPU ms a raw MB:  " + "  ".join(f"{k} {v:.2f}" for k, v in of_rows.items()))
     print("once a landing, CPU ms:  " + "  ".join(f"{k} {v:.0f}" for k, v in once.items()), flush=True)
     return {f"{name}_cpu_ms_per_mb": value for name, value in of_rows.items()} | {

@@ -166,18 +166,15 @@ class Logstore(Settings):
     @classmethod
     def _is_cron(cls, value: str, info: ValidationInfo) -> str:
         fields = value.lower().split(" ")
-        service = info.data.get("service")
-        named = f"{info.field_name} {service.project}/{service.logstore}" if service else ""
-        own = [_spread(*pair, named) for pair in zip(fields, _CRON, strict=False)]
-        if own != fields[: len(own)]:
-            fields[: len(own)] = own
-            value = " ".join(fields)
         if len(fields) != len(_CRON):
             raise ValueError(
                 f"{info.field_name}: expected the five fields of cron, single blanks between them, such as "
                 f'"*/5 * * * *"; there are {len(fields)}'
             )
-        kinds = [_cron_values(*pair) for pair in zip(fields, _CRON, strict=True)]
+        service = info.data.get("service")
+        named = f"{info.field_name} {service.project}/{service.logstore}" if service else ""
+        drawn = [_spread(*pair, named) for pair in zip(fields, _CRON, strict=True)]
+        kinds = [_cron_values(*pair) for pair in zip(drawn, _CRON, strict=True)]
         if not all(kinds):
             place = kinds.index(set())
             kind, low, high = _CRON[place]
@@ -189,7 +186,7 @@ class Logstore(Settings):
             )
         if min(kinds[2]) > max(_DAYS_OF_MONTH[month] for month in kinds[3]):
             raise ValueError(f"{info.field_name}: no month that it names has such a day, it would never tick")
-        return value
+        return value if drawn == fields else " ".join(drawn)
 
     @field_validator("columns")
     @classmethod

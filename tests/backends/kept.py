@@ -6,11 +6,14 @@ input is the end of the program, so nothing stays behind when a test run is kill
 """
 
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -96,6 +99,28 @@ def end(process: subprocess.Popen[Any]) -> None:
         process.wait()
     if process.stdout is not None:
         process.stdout.close()
+
+
+@contextmanager
+def stopped(pids: Sequence[int]) -> Iterator[None]:
+    """No thread of these processes runs. A signal is only sent when `kill` returns: on a busy machine a
+    server of many threads answers for a while after it was told to stop."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        while any(state not in "TZ" for pid in pids for state in _states(pid)):
+            os.sched_yield()
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def _states(pid: int) -> Iterator[str]:
+    """The state of each thread, as `proc_pid_stat(5)` has it: behind the name, which may hold brackets."""
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
+            yield stat.read_text().rpartition(")")[2].split()[0]
 
 
 def serve(said: Mapping[str, Any], answer: Callable[[dict[str, Any]], object] = lambda command: None) -> None:

@@ -11,14 +11,13 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from urllib.parse import quote
 
 from sqlalchemy import NullPool, create_engine, text
 
-from tests.backends.kept import Kept, serve, started
+from tests.backends.kept import Kept, serve, started, stopped
 
 USER = "lake"
 _READY = "ready for connections"
@@ -53,14 +52,9 @@ class MariaDB:
         """The address of a database."""
         return f"mariadb+pymysql://{USER}:{quote(self.password, safe='')}@127.0.0.1:{self.port}/{database}"
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
+    def paused(self) -> AbstractContextManager[None]:
         """It answers nobody."""
-        os.kill(self.pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            os.kill(self.pid, signal.SIGCONT)
+        return stopped([self.pid])
 
     def end(self) -> None:
         """End the server."""

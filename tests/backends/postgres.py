@@ -11,15 +11,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
 from sqlalchemy import NullPool, create_engine, text
 
-from tests.backends.kept import Kept, serve, started
+from tests.backends.kept import Kept, serve, started, stopped
 
 USER = "lake"
 _READY = "database system is ready to accept connections"
@@ -57,17 +56,9 @@ class Postgres:
         """The address of a database, with any password."""
         return f"postgresql+psycopg2://{USER}:{quote(password, safe='')}@127.0.0.1:{self.port}/{database}"
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
+    def paused(self) -> AbstractContextManager[None]:
         """No session of the server answers, and no new one does."""
-        pids = [self.pid, *self._kept.ask()["answer"]]
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            for pid in pids:
-                os.kill(pid, signal.SIGCONT)
+        return stopped([self.pid, *self._kept.ask()["answer"]])
 
     def end(self) -> None:
         """End the server."""

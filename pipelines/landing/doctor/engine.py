@@ -51,11 +51,11 @@ def _tasks(engine: Engine, service: Service | None, table: Table | None) -> Came
         change = Do("set there what the driver has: keys, proxies and names are each machine's own")
         return Came("; ".join(wrong), Grade.WRONG, (change,))
     asked, known = len(_executors(answers)), engine.executors
-    workers = f"{len({(one['host'], one['process']) for one in answers})} workers"
     if asked < known:
         busy = f"{asked} of {known} executors answered, on {', '.join(places)}; the others were busy"
         return Came(busy, Grade.NOTE, (Do("ask again when no run works there"),))
-    return f"{workers} of {asked} executor{'s' * (asked > 1)} on {', '.join(places)} did it"
+    workers = len({(one["host"], one["process"]) for one in answers})
+    return f"{workers} workers of {asked} executor{'s' * (asked > 1)} on {', '.join(places)} did it"
 
 
 def _of_each_executor(engine: Engine, task: Task) -> list[dict[str, str]]:

@@ -22,7 +22,7 @@ from pipelines.landing.ledger.summary import summary_of, windows_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake, NoMetadata
 from pipelines.landing.watch.health import Latest, Level, TimeLeft, Unknown, Vitals, Waits, falling, rising
-from pipelines.landing.watch.look import Look, look
+from pipelines.landing.watch.look import look
 from pipelines.landing.watch.wear import wear
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.cures import Cure
@@ -51,8 +51,7 @@ def vitals(
     lake_now = cache(lambda: lake().one_look())
 
     def by_the_service() -> tuple[Waits, TimeLeft]:
-        seen = look(logstore, lake_now(), client())
-        return _waits_and_left(logstore, lake_now(), client(), seen, heads=heads, whole=whole)
+        return _waits_and_left(logstore, lake_now(), client(), heads=heads, whole=whole)
 
     try:
         problems = known(lambda: _problems(logstore, lake_now()), broken=True)
@@ -78,8 +77,7 @@ def after_landing(logstore: Logstore, lake: Lake) -> Vitals:
 
     def by_the_service() -> tuple[Waits, TimeLeft]:
         with SlsClient(logstore.service) as client:
-            seen = look(logstore, now, client)
-            return _waits_and_left(logstore, now, client, seen, heads=None, whole=True)
+            return _waits_and_left(logstore, now, client, whole=True)
 
     waits = known(by_the_service)
     lag, left = (waits, waits) if isinstance(waits, Unknown) else waits
@@ -129,7 +127,7 @@ def _broken(error: SlsError) -> Vitals:
 
 
 def _waits_and_left(
-    logstore: Logstore, lake: Lake, client: SlsClient, seen: Look, *, heads: Heads | None, whole: bool
+    logstore: Logstore, lake: Lake, client: SlsClient, *, heads: Heads | None = None, whole: bool
 ) -> tuple[Waits, TimeLeft]:
     """The ledger says up to when each shard is known to be read. So no log that waits is older, and the
     oldest of these times bounds both: the lag from above, the time that is left from below. Where even these
@@ -139,6 +137,7 @@ def _waits_and_left(
     are left, and nothing waits for longer than ten minutes. Should the limit of the lag be five minutes, the
     shards are asked, and an idle one turns out to have nothing waiting.
     """
+    seen = look(logstore, lake, client)
     own = seen.own_by if seen.ledger.started else {}
     passed_s, retention_s = min(own.values(), default=None), client.retention_s()
     if passed_s is None and (to_come := logstore.ahead(seen.now_s)):
