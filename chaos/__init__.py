@@ -6,6 +6,7 @@
     engine       the writing tasks of `pipelines.landing.run.task` in the worker's own process, without Spark
     dagster_lane the same with runs of Dagster, each with a Spark; site is the instance, line how they talk
     cluster_lane the same with tasks in executors of a standalone Spark, which cluster starts and strikes
+    network      the way from its executors to the service, which goes down for one worker
     house        one forked process that maintains the table and takes hours back
     catalog      a SQLite catalog that loses answers and delivers requests late or twice
     reapply      a catalog that compares nothing but what a request requires

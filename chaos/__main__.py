@@ -112,10 +112,11 @@ def run(wish: Wish, lane: str, catalog: str) -> Account:
     if lane == "cluster":
         from chaos.cluster import DRIVER, Cluster
         from chaos.cluster_lane import ClusterConductor
+        from chaos.network import Network
 
-        with Cluster(wish.folder / "cluster") as cluster:
+        with Cluster(wish.folder / "cluster") as cluster, Network(emulator.port, cluster.work) as network:
             wish = replace(wish, master=cluster.master, conf=DRIVER)
-            return ClusterConductor(wish, emulator, lake, account, cluster=cluster).run()
+            return ClusterConductor(wish, emulator, lake, account, cluster=cluster, network=network).run()
     return Conductor(wish, emulator, lake, account).run()
 
 

@@ -20,6 +20,7 @@ class Account:
     commit: str
     kills: Counter[str] = field(default_factory=Counter)
     stops: Counter[str] = field(default_factory=Counter)
+    cut_off: Counter[str] = field(default_factory=Counter)
     told: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
@@ -62,6 +63,7 @@ class Account:
             "ok": self.ok,
             "kills": self.kills.total(),
             "stops": self.stops.total(),
+            "cut off": self.cut_off.total(),
             "conflicts": self.conflicts,
             "unknown": {f"{truth}: {then}": n for (truth, then), n in sorted(self.unknown.items())},
             "restarts": self.restarts,
@@ -86,6 +88,8 @@ class Account:
         told = self.told
         yield f"{self.kills.total()} kills, last heard of at: {_sorted(self.kills)}"
         yield f"{self.stops.total()} stops (SIGSTOP, later SIGCONT): {_sorted(self.stops)}"
+        if self.cut_off:
+            yield f"{self.cut_off.total()} times the service was out of reach for: {_sorted(self.cut_off)}"
         yield (
             f"{told['landed']} landings reported, {told['landed with rows']} with rows, "
             f"{told['planned again']} after planning again"

@@ -24,8 +24,11 @@ from typing import Self
 
 from chaos.site import free_port
 
-WORKERS, CORES = 2, 2
+CORES = 2
 _HOST = "127.0.0.1"
+_HOSTS = {"master": _HOST, "worker-0": "127.0.0.2", "worker-1": "127.0.0.3"}
+"""Workers have hosts of their own, as machines have: Spark begins a second attempt of a task only on another
+host than the first."""
 _LOST_S = 10
 """After so long a master that began again gives up drivers and workers that do not answer; theirs is 60."""
 
@@ -62,7 +65,7 @@ class Cluster:
         self.work.mkdir(parents=True)
         self.port = free_port()
         self.master = f"spark://{_HOST}:{self.port}"
-        for name in self.names:
+        for name in _HOSTS:
             self._begin(name)
         return self
 
@@ -76,13 +79,13 @@ class Cluster:
 
     @property
     def work(self) -> Path:
-        """Where workers give each executor a folder of its own."""
+        """Each worker has a folder of its name there, and gives each executor one of its own in it."""
         return self.folder / "work"
 
     @property
-    def names(self) -> list[str]:
-        """What is started."""
-        return ["master", *(f"worker-{number}" for number in range(WORKERS))]
+    def workers(self) -> list[str]:
+        """The daemons that start executors."""
+        return [name for name in _HOSTS if name != "master"]
 
     def executors(self) -> list[int]:
         """Java processes that run tasks."""
@@ -106,7 +109,7 @@ class Cluster:
             self.restart("master")
             return "the master", 0
         if draw < 0.3:
-            self.restart(dice.choice(self.names[1:]))
+            self.restart(dice.choice(self.workers))
             return "a worker of the cluster", 0
         python = draw < 0.5
         pids = self.pythons() if python else self.executors()
@@ -123,6 +126,7 @@ class Cluster:
             _send(pid, signal.SIGCONT)
 
     def _begin(self, name: str) -> None:
+        host = _HOSTS[name]
         recovery = f"-Dspark.deploy.recoveryDirectory={self.folder / 'recovery'}"
         # Executors have their worker's environment: that is where their Python and the keys are named.
         env = {
@@ -131,15 +135,17 @@ class Cluster:
             # Workers beat four times in it, so they have to know of it, too.
             "SPARK_DAEMON_JAVA_OPTS": f"-Dspark.worker.timeout={_LOST_S}",
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_LOCAL_IP": _HOST,
+            "SPARK_LOCAL_IP": host,
             "PYSPARK_PYTHON": sys.executable,
         }
-        master = ["master.Master", "--port", str(self.port)]
-        worker = ["worker.Worker", "--cores", str(CORES), "--memory", "2g", "--work-dir", str(self.work)]
-        words = master if name == "master" else [*worker, self.master]
+        if name == "master":
+            words = ["master.Master", "--port", str(self.port)]
+        else:
+            words = ["worker.Worker", "--cores", str(CORES), "--memory", "2g"]
+            words += ["--work-dir", str(self.work / name), self.master]
         command = [
             str(Path(sys.executable).with_name("spark-class")), f"org.apache.spark.deploy.{words[0]}",
-            "--host", _HOST, "--webui-port", "0", *words[1:],
+            "--host", host, "--webui-port", "0", *words[1:],
         ]  # fmt: skip
         with (self.folder / f"{name}.log").open("ab") as log:
             self.daemons[name] = subprocess.Popen(

@@ -3,12 +3,15 @@
 import base64
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +20,7 @@ import pytest
 
 from chaos.dagster_lane import started_by
 from chaos.line import VARIABLE
+from chaos.network import Network
 from chaos.producer import group, value_of
 from chaos.proof import (
     Beside,
@@ -118,6 +122,80 @@ for event in ("STEP_START", "landing: publish", "landing: publish.done"):
             worker.kill()
             assert worker.stdout is not None
             assert worker.stdout.read() == b"STEP_START\n"
+
+
+_CALLER = """
+import socket, sys
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as line, line.makefile("rw") as said:
+    for word in sys.stdin:
+        print(word, end="", file=said, flush=True)
+        print(said.readline(), end="", flush=True)
+"""
+
+
+@contextmanager
+def calling(port: int, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process in `folder` that sends each line of its input, and prints what is answered."""
+    folder.mkdir(parents=True)
+    command = [sys.executable, "-u", "-c", _CALLER, str(port)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=folder, text=True, stdin=pipe, stdout=pipe) as process:
+        yield process
+        process.kill()
+
+
+def ask(process: subprocess.Popen[str]) -> None:
+    """Send a line."""
+    assert process.stdin is not None
+    process.stdin.write("hello\n")
+    process.stdin.flush()
+
+
+def heard(process: subprocess.Popen[str]) -> bool:
+    """Whether an answer comes."""
+    assert process.stdout is not None
+    return process.stdout.readline() == "hello\n"
+
+
+def test_a_worker_that_is_cut_off_hears_nothing_while_the_other_one_does(tmp_path: Path) -> None:
+    """Line by line back, so that what passes is seen: on a connection that is up, and on a new one."""
+    with socket.create_server(("127.0.0.1", 0)) as service:
+        echo = Thread(target=_echo, args=(service,), daemon=True)
+        echo.start()
+        with Network(service.getsockname()[1], tmp_path) as network:
+            port = int(network.endpoint.rpartition(":")[2])
+            with (
+                calling(port, tmp_path / "worker-0" / "app" / "0") as cut,
+                calling(port, tmp_path / "worker-1" / "app" / "0") as other,
+            ):
+                for process in (cut, other):
+                    ask(process)
+                    assert heard(process)
+
+                network.down("worker-0")
+                # Its answer comes behind the word that cuts the first one off.
+                ask(other)
+                assert heard(other)
+                with calling(port, tmp_path / "worker-0" / "app" / "1") as new:
+                    ask(cut)
+                    ask(new)
+                    for _ in range(20):
+                        ask(other)
+                        assert heard(other)
+                    assert not select.select([cut.stdout, new.stdout], [], [], 0)[0]
+
+                    network.up("worker-0")
+                    assert heard(cut)
+                    assert heard(new)
+
+
+def _echo(service: socket.socket) -> None:
+    def serve(line: socket.socket) -> None:
+        while data := line.recv(100):
+            line.sendall(data)
+
+    while True:
+        Thread(target=serve, args=(service.accept()[0],), daemon=True).start()
 
 
 Row = dict[str, Any]

@@ -16,11 +16,26 @@ import pytest
 
 from chaos.cluster import DRIVER, Cluster
 from tests.integration.killed_run import land_elsewhere
-from tests.worlds.one_logstore import HOUR0_S, World
+from tests.worlds.one_logstore import HOUR0_S, World, patient
 
 pytestmark = pytest.mark.spark
 
+_DYNAMIC = {
+    "spark.dynamicAllocation.enabled": "true",
+    # A landing has no shuffle, so nothing keeps an executor that has no task.
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.minExecutors": "0",
+    "spark.dynamicAllocation.maxExecutors": "2",
+    "spark.dynamicAllocation.executorIdleTimeout": "1s",
+}
 _KEYS = ("ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster whose workers have the service's keys."""
+    with Cluster(tmp_path / "cluster") as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -50,6 +65,28 @@ def test_executors_without_keys_are_told_from_a_driver_without(
     assert said.startswith("ConfigError: no key pair for the log service: set ALIBABA_CLOUD_ACCESS_KEY_ID")
     assert f"for the executors on {platform.node()}, where a task ran" in said
     assert world.lake.load(world.logstore.table) is None or not world.table_rows()
+
+
+@pytest.mark.parametrize("conf", [DRIVER, DRIVER | _DYNAMIC], ids=["fixed", "dynamic"])
+def test_a_second_attempt_lands_what_the_first_one_waits_for(
+    world: World, cluster: Cluster, tmp_path: Path, conf: dict[str, str]
+) -> None:
+    """A task waits for an answer of the service. Its second attempt, on another executor, has one at once,
+    and the run ends while the first one still waits."""
+    world.put(200)
+    world.at(HOUR0_S + 120)
+    logstore = world.logstore.service.logstore
+    held = world.emulator.admin.fault("hold_reply", call="pull_logs", logstore=logstore)
+    slow = world.changed(service=patient(world.emulator, logstore))
+
+    done = land_elsewhere(slow, world.lake, tmp_path / "home", master=cluster.master, conf=conf)
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    (fault,) = world.emulator.admin.faults()
+    assert fault["hits"] == 1
+    world.emulator.admin.remove(held)
+    world.assert_each_log_once()
+    world.assert_proved()
 
 
 def test_a_doctor_asks_each_executor_and_names_the_machine_that_lacks_keys(
