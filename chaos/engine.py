@@ -40,7 +40,7 @@ class InProcess(Engine):
     def ready(self) -> None:
         """Nothing is waited for."""
 
-    def run(self, count: int, task: Task, *, tag: str) -> list[str]:
+    def run(self, count: int, task: Task, *, tag: str, within_s: float | None = None) -> list[str]:
         try:
             if self._at_once == 1:
                 # In this thread: a worker of chaos is killed and forked as a whole.

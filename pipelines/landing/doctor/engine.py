@@ -23,26 +23,37 @@ from sls_io.values.errors import ConfigError, SlsError
 from sls_io.values.settings import Service
 from sls_io.wire.client import SlsClient
 
+_TAG = "sls-lake-doctor"
 _NEEDED = "pipelines.landing.run.task"
 _TASKS, _TASKS_ELSEWHERE = 4, 16
 """So many at the least, and where there may be executors of which nobody knows yet."""
 _ROUNDS_MAX = 5
+_WITHIN_S = 120.0
+"""Spark waits for an executor as long as it takes, and so would a person who asks why nothing lands."""
 
 
-def of_engine(engine: Engine, service: Service | None, table: Table | None) -> Question:
+def of_engine(
+    engine: Engine, service: Service | None, table: Table | None, *, within_s: float = _WITHIN_S
+) -> Question:
     """Starts the engine. The shards of `service` are listed there, and a file is written in the folder of
-    `table`; neither where it is None."""
+    `table`; neither where it is None. Tasks that have not ended `within_s` seconds are given up."""
     does = ["list the shards"] * (service is not None) + ["put and delete a file"] * (table is not None)
     sent = f"tasks at {engine.remote or engine.master}: {', '.join(does) or 'say where they are'}"
-    return Question("spark", sent, lambda: _tasks(engine, service, table))
+    return Question("spark", sent, lambda: _tasks(engine, service, table, within_s))
 
 
-def _tasks(engine: Engine, service: Service | None, table: Table | None) -> Came | str:
+def _tasks(engine: Engine, service: Service | None, table: Table | None, within_s: float) -> Came | str:
     place = (public_properties(table.io.properties), table.location()) if table is not None else None
     try:
-        answers = _of_each_executor(engine, _look(service, place))
+        answers = _of_each_executor(engine, _look(service, place), within_s)
     except SlsError:
         raise
+    except TimeoutError:
+        late = f"after {within_s:g} s not every task had ended: no executor is free, or one hangs"
+        free = (
+            "see at Spark's own page that a worker is alive and has a free core; end an executor that hangs"
+        )
+        return Came(late, Grade.WRONG, (Do(free),))
     except Exception as error:
         problem = workers_problem(engine, str(error), _NEEDED)
         raise ConfigError(problem or f"Spark ran no task ({type(error).__name__})") from error
@@ -58,7 +69,7 @@ def _tasks(engine: Engine, service: Service | None, table: Table | None) -> Came
     return f"{workers} workers of {asked} executor{'s' * (asked > 1)} on {', '.join(places)} did it"
 
 
-def _of_each_executor(engine: Engine, task: Task) -> list[dict[str, str]]:
+def _of_each_executor(engine: Engine, task: Task, within_s: float) -> list[dict[str, str]]:
     """What tasks answer, until one of each executor has: those that come while others are asked, too.
 
     Spark gives each of its executors a task before it gives one a second, as far as they have room. So as
@@ -69,7 +80,7 @@ def _of_each_executor(engine: Engine, task: Task) -> list[dict[str, str]]:
     fewest = _TASKS_ELSEWHERE if engine.elsewhere else _TASKS
     for _ in range(_ROUNDS_MAX):
         count = max(fewest, 2 * engine.executors)
-        answers += [json.loads(line) for line in engine.run(count, task, tag="sls-lake-doctor")]
+        answers += [json.loads(line) for line in engine.run(count, task, tag=_TAG, within_s=within_s)]
         if len(_executors(answers)) >= engine.executors:
             break
     return answers

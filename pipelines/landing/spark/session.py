@@ -139,11 +139,11 @@ class Engine:
                 self._session, self._context = None, self._start_bare()
             return self._context
 
-    def run(self, count: int, task: Task, *, tag: str) -> list[str]:
+    def run(self, count: int, task: Task, *, tag: str, within_s: float | None = None) -> list[str]:
         """Run `task` for each number below `count`, each as a Spark task of its own; its lines, in order.
 
-        `tag` cancels it (`cancel`). Raises as `context` does, and what Spark raises when a task fails. What
-        interrupts the caller cancels it, too.
+        `tag` cancels it (`cancel`). Raises as `context` does, what Spark raises when a task fails, and
+        TimeoutError when not all have ended `within_s` seconds. What interrupts the caller cancels it, too.
         """
         self.ready()
         # In a thread of its own. A thread has one connection to Java, which answers in order: who is
@@ -158,7 +158,7 @@ class Engine:
 
         threading.Thread(target=work, name="sls-lake-tasks", daemon=True).start()
         try:
-            return found.result()
+            return found.result(within_s)
         finally:
             if not found.done():
                 with contextlib.suppress(Exception):

@@ -9,7 +9,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -92,17 +92,34 @@ def test_a_second_attempt_lands_what_the_first_one_waits_for(
 def test_a_doctor_asks_each_executor_and_names_the_machine_that_lacks_keys(
     keyless: Cluster, tmp_path: Path
 ) -> None:
-    answer, program = tmp_path / "answer.json", tmp_path / "ask.py"
-    program.write_text(_ASK.format(master=keyless.master, conf=DRIVER, answer=str(answer)))
+    (grade, came), keys = told(keyless, tmp_path, {})
+
+    there = rf"2 executors on {platform.node()} \(Python .*\)"
+    assert grade == "fine" and re.fullmatch(rf"\d+ workers of {there} did it", came), came
+    assert keys[0] == "wrong"
+    assert keys[1].startswith(f"{platform.node()}: no key pair for the log service")
+
+
+def test_a_doctor_gives_up_where_no_executor_can_come(keyless: Cluster, tmp_path: Path) -> None:
+    """Spark would wait for ever."""
+    for name in keyless.workers:
+        keyless.daemons[name].kill()
+
+    for grade, came in told(keyless, tmp_path, {"within_s": 0.5}):
+        assert grade == "wrong"
+        assert came == "after 0.5 s not every task had ended: no executor is free, or one hangs"
+
+
+def told(cluster: Cluster, folder: Path, options: Mapping[str, float]) -> list[list[str]]:
+    """(grade, what came) of a doctor who asks executors where they are, and then for a service."""
+    answer, program = folder / "answer.json", folder / "ask.py"
+    program.write_text(
+        _ASK.format(master=cluster.master, conf=DRIVER, answer=str(answer), options=dict(options))
+    )
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-
-    said = json.loads(answer.read_text())
-
-    (grade, came), there = said["bare"], rf"2 executors on {platform.node()} \(Python .*\)"
-    assert grade == "fine" and re.fullmatch(rf"\d+ workers of {there} did it", came), came
-    assert said["keyless"][0] == "wrong"
-    assert said["keyless"][1].startswith(f"{platform.node()}: no key pair for the log service")
+    said: list[list[str]] = json.loads(answer.read_text())
+    return said
 
 
 _ASK = """
@@ -114,10 +131,10 @@ from sls_io.values.settings import Service
 
 engine = Engine(master="{master}", conf={conf})
 service = Service(endpoint="http://127.0.0.1:9", project="demo", logstore="demo")
-said = {{}}
-for name, asked in (("bare", None), ("keyless", service)):
-    (trial,) = made([of_engine(engine, asked, None)])
-    said[name] = [trial.grade.value, trial.came]
+said = []
+for asked in (None, service):
+    (trial,) = made([of_engine(engine, asked, None, **{options})])
+    said.append([trial.grade.value, trial.came])
 with open("{answer}", "w", encoding="utf-8") as out:
     json.dump(said, out)
 engine.stop(wait=True)
