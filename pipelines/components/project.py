@@ -7,10 +7,12 @@ from pydantic import BaseModel, RootModel
 
 from pipelines.components.component import SlsLogstore
 from pipelines.components.following import following_sensor
+from pipelines.components.shared_run import shared_run
 from pipelines.landing import environment
 from pipelines.landing.defs_file import FILES
 from pipelines.landing.logstore import Logstore, checked
 from pipelines.landing.project_file import ProjectAttributes, attributes_of, members
+from pipelines.landing.projects import name_of_all
 from pipelines.landing.table.home import use
 
 
@@ -32,11 +34,13 @@ class SlsProject(dg.Component):
 
     The list of them is kept beside this file. The sensor <folder>_logstores_sensor asks the service for new
     ones and has the code location loaded again; so does `sls-lake logstores --refresh --execute` by hand. No
-    answer of the service takes one away.
+    answer of the service takes one away. With `schedule` one run lands them all (`shared_run`).
     """
 
-    def __init__(self, logstores: list[tuple[Logstore, str]], *, follows: bool = False) -> None:
-        self.logstores, self.follows = logstores, follows
+    def __init__(
+        self, logstores: list[tuple[Logstore, str]], *, follows: bool = False, schedule: str = ""
+    ) -> None:
+        self.logstores, self.follows, self.schedule = logstores, follows, schedule
 
     @classmethod
     def get_model_cls(cls) -> type[BaseModel]:
@@ -53,7 +57,7 @@ class SlsProject(dg.Component):
             place = f"{context.path} ({name})"
             values, unset = environment.filled(its, place)
             found.append((checked(values, place), unset))
-        return cls(found, follows="logstores" in project.sensors)
+        return cls(found, follows="logstores" in project.sensors, schedule=project.schedule)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions of all of them, none before the first refresh; and one sensor for all."""
@@ -62,4 +66,6 @@ class SlsProject(dg.Component):
         file = next((path for name in FILES if (path := context.path / name).is_file()), context.path)
         loaded = frozenset(logstore.service.logstore for logstore, _ in self.logstores)
         following = following_sensor(file, context.project_root, loaded, running=self.follows)
-        return dg.Definitions.merge(*each, dg.Definitions(sensors=[following]))
+        shared = [logstore for logstore, unset in self.logstores if self.schedule and not unset]
+        together = [shared_run(name_of_all(file), shared, self.schedule)] if shared else []
+        return dg.Definitions.merge(*each, *together, dg.Definitions(sensors=[following]))

@@ -25,10 +25,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from pipelines.landing.bounds import ProjectSensor
 from pipelines.landing.defs_file import read_attributes, write_whole
+from sls_io.values.cron import cron_of
 from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError, printable
 from sls_io.values.settings import Settings
@@ -54,6 +55,13 @@ class ProjectAttributes(Settings):
     defaults: dict[str, Any]
     overrides: dict[str, dict[str, Any]] = Field(default_factory=dict)
     sensors: frozenset[ProjectSensor] = frozenset()
+    schedule: str = ""
+
+    @field_validator("schedule")
+    @classmethod
+    def _is_cron(cls, value: str, info: ValidationInfo) -> str:
+        project = str(info.data.get("service", {}).get("project", ""))
+        return cron_of(value, "schedule", project) if value else ""
 
     @field_validator("logstores", "exclude", mode="before")
     @classmethod

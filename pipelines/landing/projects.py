@@ -51,9 +51,14 @@ class Refreshed:
     gone: tuple[str, ...] = ()
 
 
+def name_of_all(file: Path) -> str:
+    """How what is about all logstores of a project's `file` begins; Dagster takes letters, digits and `_`."""
+    return f"{re.sub(r'[^A-Za-z0-9_]', '_', file.parent.name)}_logstores"
+
+
 def sensor_name(file: Path) -> str:
-    """Of the sensor that refreshes the list of a project's `file`; Dagster takes letters, digits and `_`."""
-    return f"{re.sub(r'[^A-Za-z0-9_]', '_', file.parent.name)}_logstores_sensor"
+    """Of the sensor that refreshes the list of a project's `file`."""
+    return f"{name_of_all(file)}_sensor"
 
 
 def refreshed(file: Path, root: Path, *, deadline_s: float | None = None) -> Refreshed:

@@ -83,6 +83,8 @@ def test_an_override_of_none_is_refused_with_the_verb_that_finds_new_ones() -> N
         ({"defaults": {"service": {}}}, "`service` stands beside it"),
         ({"service": {"logstore": "x"}}, "leave `logstore` out"),
         ({"defaults": None}, "defaults: "),
+        ({"schedule": "61 * * * *"}, "schedule: expected a minute of 0 to 59"),
+        ({"service": {"project": 7}, "schedule": "daily"}, "schedule: expected the five fields of cron"),
         ({"pattern": "x"}, "pattern: no such setting; there are service, logstores, exclude"),
     ],
 )

@@ -52,6 +52,7 @@ from pipelines.components.logstore.schedule import (
     REWORK,
     REWORKS,
     busy_run,
+    checkpoint_of,
 )
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.components.logstore.telling import News, hour_events, untold, versions_told
@@ -152,7 +153,7 @@ def bronze_key(logstore: Logstore) -> dg.AssetKey:
 
 def checkpoint_key(logstore: Logstore) -> dg.AssetKey:
     """The cursors published to the service."""
-    return dg.AssetKey(["sls", f"{logstore.name}_checkpoint"])
+    return checkpoint_of(logstore.name)
 
 
 def hours_of(logstore: Logstore) -> dg.HourlyPartitionsDefinition:

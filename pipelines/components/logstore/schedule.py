@@ -39,6 +39,11 @@ MODES = (LIVE, FILL, *REWORKS, REWORK)
 LIVE_PRIORITY = "10"
 
 
+def checkpoint_of(logstore: str) -> dg.AssetKey:
+    """The cursors of `logstore` that are published to the service."""
+    return dg.AssetKey(["sls", f"{logstore}_checkpoint"])
+
+
 def hour_key(hour: int) -> str:
     """Partition key of an hour since 1970-01-01 00:00 UTC."""
     return datetime.fromtimestamp(hour * HOUR_S, UTC).strftime(KEY_FORMAT)
@@ -65,9 +70,16 @@ def claiming_tags(logstore: Logstore) -> dict[str, str]:
 
 
 def busy_run(instance: dg.DagsterInstance, logstore: str, *, but: str = "") -> dg.DagsterRun | None:
-    """An unfinished run that claims shards of `logstore`, queued ones included; `but` is not one."""
-    busy = dg.RunsFilter(tags={CLAIMS_TAG: logstore}, statuses=list(NOT_FINISHED_STATUSES))
-    return next((r for r in instance.get_runs(filters=busy, limit=2) if r.run_id != but), None)
+    """An unfinished run that claims shards of `logstore`, queued ones included; `but` is not one.
+
+    Its tag names one logstore, or its selection has the checkpoint of several (`shared_run`).
+    """
+    own, several = {CLAIMS_TAG: logstore}, {MODE_TAG: LIVE}
+    unfinished = list(NOT_FINISHED_STATUSES)
+    named = instance.get_runs(filters=dg.RunsFilter(tags=own, statuses=unfinished), limit=2)
+    live = instance.get_runs(filters=dg.RunsFilter(tags=several, statuses=unfinished))
+    selected = (run for run in live if checkpoint_of(logstore) in (run.asset_selection or ()))
+    return next((run for run in (*named, *selected) if run.run_id != but), None)
 
 
 def decide(logstore: Logstore, *, now_s: float, busy: dg.DagsterRun | None) -> dg.RunRequest | dg.SkipReason:
