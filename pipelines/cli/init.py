@@ -28,7 +28,7 @@ from rich.markup import escape
 import pipelines
 from pipelines.cli.output import Output, verb
 from pipelines.landing.defs_file import write_whole
-from pipelines.landing.table.home import MARKER, Project, of, use
+from pipelines.landing.table.home import MARKER, Project, home, of, use
 from sls_io.values.cures import Call, Do
 from sls_io.values.errors import ConfigError
 
@@ -100,6 +100,7 @@ def init(output: Output, *, folder: Path, s3: bool) -> None:
     from pipelines.landing.spark.java import require_java
 
     require_java()
+    home()  # what is wrong with it is said before anything is written
     folder = folder.resolve()
     made, differ = write_project(folder)
     for path in made:

@@ -17,7 +17,7 @@ from rich.markup import escape
 
 from pipelines.cli.files.lines import TIME_KEYS
 from pipelines.cli.files.loading import timeless_text
-from pipelines.cli.files.log_files import parse_file
+from pipelines.cli.files.log_files import AUTO, parse_file
 from pipelines.cli.files.packing import Counts
 from pipelines.cli.load import format_option, recognised
 from pipelines.cli.logstores import defs_of, one_name, project_root
@@ -106,7 +106,7 @@ def new(
     write(path, asked, begins, why, keys, len(logs))
     output.say(f"wrote {path}: table {asked.table}, history from {begins}. {why}")
     _show(output, keys, len(logs))
-    _say_next(output, name, source, _say_timeless(output, timeless, logs, keys))
+    _say_next(output, name, source, format_name, _say_timeless(output, timeless, logs, keys))
     output.result(
         {
             "path": str(path),
@@ -203,9 +203,10 @@ def _show_beside(output: Output, name: str, attributes: Any, source: str, format
     )
 
 
-def _say_next(output: Output, name: str, source: str, time_key: str) -> None:
+def _say_next(output: Output, name: str, source: str, format_name: str, time_key: str) -> None:
     timed = ("--time-key", time_key) if time_key else ()
-    words = ("load", "-l", name, "--file", source, *timed, "--create")
+    formed = ("--format", format_name) if format_name != AUTO else ()
+    words = ("load", "-l", name, "--file", source, *formed, *timed, "--create")
     load = Call(words, does="sends the file's logs, all of them")
     output.say_cures(
         *([load] if source != LOGSTORE else []),

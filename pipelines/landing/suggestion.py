@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
 from typing import Final
 
 import pyarrow as pa
@@ -38,8 +39,6 @@ _NUMBERS: Final = re.compile(rb"\d\d([-/.])\d\d\1(\d\d(?:\d\d)?)( \d\d:\d\d(:\d\
 """A day in three numbers, whichever is which, and perhaps a time of day."""
 _SHORT_YEARS: Final = "years of two digits are 2000 to 2068, or 1969 to 1999"
 _TIME_KEY: Final = re.compile(r"time|date|(^|_)(ts|at)$", re.IGNORECASE)
-_DIGITS_OF_A_DOUBLE: Final = 15
-"""So many digits a double keeps, whatever they are (DBL_DIG)."""
 _EPOCHS: Final = {"timestamp(epoch_s)": (10**9, 10**10), "timestamp(epoch_ms)": (10**12, 10**13)}
 """Numbers of such a size, under a key that speaks of time, count from 1970: 2001 to 2286."""
 _FINE_DIGITS: Final = 15
@@ -132,9 +131,19 @@ def _candidates(key: str, values: Sequence[bytes]) -> list[str]:
                 t for t, (low, high) in _EPOCHS.items() if whole and low <= min(whole) <= max(whole) < high
             ]
         found += ["int", "long"]
-        if all(sum(48 <= code < 58 for code in value) <= _DIGITS_OF_A_DOUBLE for value in values):
+        if all(map(_is_kept_by_a_double, values)):
             found.append("double")
     return [*found, "date", *TIMES]
+
+
+def _is_kept_by_a_double(value: bytes) -> bool:
+    """Whether its shortest text is the same number: true of all with 15 digits that count, and of what other
+    programs made of doubles, such as 0.30000000000000004. What is no number loses nothing."""
+    try:
+        exact = Decimal(value.decode("ascii", "replace"))
+    except InvalidOperation:
+        return True
+    return not exact.is_finite() or Decimal(repr(float(exact))) == exact
 
 
 def _misfits(text: str, values: Sequence[bytes]) -> int:

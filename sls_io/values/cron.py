@@ -30,9 +30,11 @@ def cron_of(value: str, setting: str, whose: str) -> str:
         kind, low, high = _CRON[place]
         names = [name for name in _CRON_NAMES.get(kind, ()) if name]
         words = f", or {names[0]} to {names[-1]}" if names else ""
+        a = "an" if kind == "hour" else "a"
         raise ValueError(
-            f"{setting}: expected a {kind} of {low} to {high}{words} as the {_PLACES[place]} of "
-            "the five fields; * is every one, */5 each fifth, 1-3 a range, 1,3 a list, H one by the name"
+            f"{setting}: expected {a} {kind} of {low} to {high}{words} as the {_PLACES[place]} of the five "
+            "fields; * is every one, */5 each fifth, 1-3 a range, 1,3 a list; alone in a field H is one by "
+            f"the name, of days up to {_DAYS_OF_EACH_MONTH}, and H/5 each fifth from one of the first five on"
         )
     if min(kinds[2]) > max(_DAYS_OF_MONTH[month] for month in kinds[3]):
         raise ValueError(f"{setting}: no month that it names has such a day, it would never tick")

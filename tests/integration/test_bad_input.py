@@ -145,6 +145,16 @@ def test_a_warehouse_that_cannot_be_written_is_one_sentence(ready: World, tmp_pa
     assert "\n" not in str(raised.value)
 
 
+def test_a_catalog_without_a_warehouse_is_one_sentence(ready: World, tmp_path: Path) -> None:
+    lake = Lake({"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.sqlite"})
+
+    message = refused(ready, ConfigError, lake=lake)
+
+    assert message.endswith(
+        "is told of no folder for its tables: set PYICEBERG_CATALOG__LAKE__WAREHOUSE to one"
+    )
+
+
 def test_a_catalog_type_that_is_unknown_is_one_sentence(ready: World) -> None:
     assert "catalog" in refused(ready, ConfigError, lake=Lake({"type": "no-such-type"}))
 

@@ -3,8 +3,10 @@
 import io
 import random
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -153,3 +155,31 @@ def test_of_few_rows_and_of_large_values_nothing_is_known_and_there_is_a_diction
     assert dictionaries({"few_rows": pa.array([f"{n}" for n in range(20)])}) == {"few_rows"}
     large = pa.array([f"{n}" * 20_000 for n in range(100)])
     assert dictionaries({"large": large}) == {"large"}
+
+
+def test_a_filter_that_no_file_can_have_is_left_out_and_the_file_written(tmp_path: Path) -> None:
+    """Anybody may set a property, of any column, in the spelling of any engine."""
+    rows = pa.table(
+        {
+            "yes": [True, None],
+            "map": pa.array([[("k", "v")], None], pa.map_(pa.string(), pa.string())),
+            "list": [["x"], None],
+            "text": ["x", None],
+            "day": pa.array([1, None], pa.date32()),
+            "at": pa.array([1, None], pa.timestamp("us", "UTC")),
+            "real": [0.5, None],
+            "exact": [Decimal("1.5"), None],
+            "bytes": [b"x", None],
+            "number": [7, None],
+        }
+    )
+    asked = {f"write.parquet.bloom-filter-enabled.column.{name}": "TRUE" for name in rows.column_names}
+    path = str(tmp_path / "file.parquet")
+    with open(path, "wb") as out, parquet_writer(out, rows, asked) as writer:
+        writer.write_table(rows)
+
+    assert pq.read_table(path) == rows
+    with duckdb.connect() as connection:
+        query = "SELECT path_in_schema FROM parquet_metadata(?) WHERE bloom_filter_offset IS NOT NULL"
+        filtered = {name for (name,) in connection.execute(query, [path]).fetchall()}
+    assert filtered == {*rows.column_names} - {"yes", "map", "list"}

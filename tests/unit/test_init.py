@@ -9,6 +9,7 @@ import yaml
 
 from pipelines.cli.init import loads, write_project
 from pipelines.cli.logstores import defs_of, project_root
+from pipelines.cli.main import EXIT_USAGE, run
 from pipelines.landing.table.home import ROOT, home, in_checkout, nearest, of, project, set_up, use
 from sls_io.values.cures import Call, Do
 from sls_io.values.errors import ConfigError
@@ -125,3 +126,12 @@ def test_a_file_that_cannot_be_written_is_named_and_nothing_half_stays(tmp_path:
     assert not [*tmp_path.rglob(".*.*[0-9]")]
     (tmp_path / "deploy").unlink()
     assert [path.name for path in write_project(tmp_path)[0]] == ["dagster.yaml"]
+
+
+def test_a_state_folder_that_can_be_none_is_said_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLS_LAKE_HOME", "")
+    assert run(["init", str(tmp_path / "own")]) == EXIT_USAGE
+    assert "SLS_LAKE_HOME is set and empty" in capsys.readouterr().err
+    assert not (tmp_path / "own").exists()

@@ -4,6 +4,7 @@ import socket
 
 import pytest
 
+from pipelines.landing.doctor.engine import of_engine
 from pipelines.landing.spark import remote
 from pipelines.landing.spark.session import Engine, engine_here
 from sls_io.values.errors import ConfigError, ConnectFailed
@@ -23,6 +24,20 @@ def test_a_server_that_does_not_answer_is_named_with_the_cure_and_without_its_to
     place = address.partition("/;")[0]
     assert place in str(said.value) and "unset SLS_SPARK_REMOTE" in str(said.value)
     assert "SECRET" not in str(said.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "place"),
+    [
+        ("sc://lake:15002/;token=SECRET;user_id=me", "sc://lake:15002"),
+        ("sc://me:SECRET@lake", "what SLS_SPARK_REMOTE says"),
+        ("SECRET", "what SLS_SPARK_REMOTE says"),
+    ],
+)
+def test_what_a_doctor_says_of_a_server_holds_no_token(address: str, place: str) -> None:
+    engine = Engine(remote=address)
+    assert engine.place == place
+    assert place in of_engine(engine, None, None).sent and "SECRET" not in of_engine(engine, None, None).sent
 
 
 def test_an_engine_asks_a_dead_server_no_longer_than_that() -> None:

@@ -64,6 +64,11 @@ def of(*values: str, key: str = "k") -> Suggested:
         ([""], "string"),
         ([" 7"], "string"),
         (["7", "-"], "string"),
+        (["0.123456789012345", "123456.789012345"], "double"),
+        (["0.30000000000000004"], "double"),
+        (["0.1234567890123456789"], "string"),
+        (["12345678901234567891"], "string"),
+        (["1e400"], "string"),
         (["١٢"], "string"),
     ],
 )
@@ -204,7 +209,9 @@ def test_new_writes_a_file_that_loads_and_later_shows_what_differs(
     assert run(["new", "other", "--from", "later.csv", "--table", "silver.orders"]) == EXIT_USAGE
     assert "rename one" in capsys.readouterr().err
     assert run(["new", "lines", "--from", "orders.csv", "--format", "json"]) == 0
-    assert "3 of them are no json" in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    assert "3 of them are no json" in said
+    assert "sls-lake load -l lines --file orders.csv --format json --create" in said
     assert told["path"] is None and told["unseen"] == ["amount", "when"]
     assert path.read_text() == before
 

@@ -38,7 +38,7 @@ def of_engine(
     """Starts the engine. The shards of `service` are listed there, and a file is written in the folder of
     `table`; neither where it is None. Tasks that have not ended `within_s` seconds are given up."""
     does = ["list the shards"] * (service is not None) + ["put and delete a file"] * (table is not None)
-    sent = f"tasks at {engine.remote or engine.master}: {', '.join(does) or 'say where they are'}"
+    sent = f"tasks at {engine.place}: {', '.join(does) or 'say where they are'}"
     return Question("spark", sent, lambda: _tasks(engine, service, table, within_s))
 
 

@@ -24,7 +24,7 @@ def workers_problem(engine: Engine, said: str, needed: str) -> str:
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"
     told = os.environ.get(PYTHON_VARIABLE, "")
     if engine.remote:
-        place = f"the Spark Connect server {engine.remote}"
+        place = f"the Spark Connect server {engine.place}"
         cure = f"start it with {PYTHON_VARIABLE} set to a Python {ours} that has our packages"
     else:
         place = f"Spark ({PYTHON_VARIABLE}={printable(told, _WHERE_CHARS_MAX)})"

@@ -35,6 +35,7 @@ from pipelines.landing.spark.remote import (
     answers,
     names_session,
     on_this_machine,
+    place_of,
     require_answer,
     unanswered,
     without_session,
@@ -42,7 +43,7 @@ from pipelines.landing.spark.remote import (
 from pipelines.landing.table.home import home, own_and_checkout, set_up
 from pipelines.landing.table.lake import Lake
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
-from sls_io.values.errors import ConfigError
+from sls_io.values.errors import ConfigError, printable
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -106,6 +107,14 @@ class Engine:
         """Whether tasks run in processes that have an environment of their own: those of a server or a
         cluster, which have neither our variables nor our files."""
         return bool(self.remote) or not on_this_machine(self.master)
+
+    @property
+    def place(self) -> str:
+        """Where Spark is, for people: an address may carry a token."""
+        try:
+            return "sc://{}:{}".format(*place_of(self.remote)) if self.remote else self.master
+        except ConfigError:
+            return f"what {REMOTE_VARIABLE} says"
 
     @property
     def executors(self) -> int:
@@ -281,9 +290,20 @@ class Engine:
         conf = SparkConf().setMaster(self.master).setAppName(_APP)
         conf.setAll([(name, value) for name, value in settings.items() if not is_secret(name)])
         self._owns(SparkContext)
-        context = SparkContext.getOrCreate(conf)
+        try:
+            context = SparkContext.getOrCreate(conf)
+        except Exception as error:  # Java's, of Spark's many kinds
+            raise self._no_start(error) from error
         context.setLogLevel("ERROR")
         return context
+
+    def _no_start(self, error: Exception) -> ConfigError:
+        here = on_this_machine(self.master)
+        cure = f"that {home()} can be written" if here else "that its master answers and gives this one cores"
+        return ConfigError(
+            f"Spark does not start at {printable(self.master)} ({type(error).__name__}): check "
+            f"{MASTER_VARIABLE}, and {cure}"
+        )
 
     def _owns(self, spark: "type[SparkContext]") -> None:
         """What is not there before a start is ours to end, and a Java that was ours stays so."""

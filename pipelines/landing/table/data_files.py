@@ -127,13 +127,16 @@ def _leaves(field: pa.Field, above: str = "") -> list[str]:
 def _bloom_filters(schema: pa.Schema, properties: Mapping[str, str]) -> dict[str, dict[str, float]]:
     """What the table asks for by Iceberg's own properties, of columns that are there; the rate of false
     positives is Iceberg's. A reader that looks for one value then passes over the row groups without it. An
-    older Arrow writes none.
+    older Arrow writes none. Parquet has none of booleans, and Arrow refuses what Iceberg's own writers leave
+    out in silence: anybody may set a property, and none may stop a landing.
 
     A bitset has as many bits as the rows of its group need: 10 bits a row, 100 KB of 80,000 rows.
     """
     if not _CAN_FILTER:
         return {}
-    asked = [name for name in schema.names if properties.get(_BLOOM + name) == "true"]
+    able = (f.name for f in schema if not (pa.types.is_nested(f.type) or pa.types.is_boolean(f.type)))
+    # As Java reads a boolean.
+    asked = (name for name in able if properties.get(_BLOOM + name, "").lower() == "true")
     return {name: {"fpp": _FALSE_POSITIVES} for name in asked}
 
 

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pyiceberg.catalog import PY_CATALOG_IMPL, Catalog, load_catalog
+from pyiceberg.catalog import PY_CATALOG_IMPL, WAREHOUSE_LOCATION, Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
@@ -249,6 +249,13 @@ class Lake:
             return found
         except (OSError, NoAnswer, RESTError, UnreadableMetadata) as error:
             raise _failed(self, error) from error
+        except ValueError as error:
+            if WAREHOUSE_LOCATION in catalog.properties:
+                raise
+            raise ConfigError(
+                f"the Iceberg catalog ({self.place}) is told of no folder for its tables: set "
+                "PYICEBERG_CATALOG__LAKE__WAREHOUSE to one"
+            ) from error
 
     def create_instead(
         self, table: str, contract: Contract, catalog: SqlCatalog, *, location: str, named: str | None

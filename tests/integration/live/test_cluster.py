@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from chaos.cluster import DRIVER, Cluster
-from tests.integration.killed_run import land_elsewhere
+from tests.integration.killed_run import land_elsewhere, python
 from tests.worlds.one_logstore import HOUR0_S, World, patient
 
 pytestmark = pytest.mark.spark
@@ -108,6 +108,15 @@ def test_a_doctor_gives_up_where_no_executor_can_come(keyless: Cluster, tmp_path
     for grade, came in told(keyless, tmp_path, {"within_s": 0.5}):
         assert grade == "wrong"
         assert came == "after 0.5 s not every task had ended: no executor is free, or one hangs"
+
+
+def test_a_master_that_cannot_be_is_named(tmp_path: Path) -> None:
+    ask = "from pipelines.landing.spark.session import Engine; Engine(master='yarn2').context"
+    done = python("-c", ask, SLS_LAKE_HOME=str(tmp_path))
+
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith("sls_io.values.errors.ConfigError: Spark does not start at yarn2 (")
+    assert said.endswith("check SLS_SPARK_MASTER, and that its master answers and gives this one cores")
 
 
 def told(cluster: Cluster, folder: Path, options: Mapping[str, float]) -> list[list[str]]:
