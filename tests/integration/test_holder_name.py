@@ -4,10 +4,13 @@ The emulator's clock stands still: a shard that had to wait for the group's time
 """
 
 import socket
+from concurrent.futures import Future
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
+from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.holder_name import of_command, of_run
 from pipelines.landing.table.home import HOME_VARIABLE
 from sls_io.values.errors import ClaimLost
@@ -84,6 +87,29 @@ def test_a_run_waits_for_a_command_and_then_says_what_it_waited_for(started: Wor
         of_run(started.logstore),
     ):
         pytest.fail("two had the name at once")
+
+
+def test_a_command_waits_for_another_one_and_then_goes_on_under_its_name(started: World) -> None:
+    with (
+        of_command(started.logstore, started.lake),
+        pytest.raises(ClaimLost, match=r"a command on this machine lands as .* ask again then"),
+        of_command(started.logstore, started.lake),
+    ):
+        pytest.fail("two had the name at once")
+    patient = started.changed(group={**started.logstore.group.model_dump(), "patience_s": 20})
+    second, begun = Future[Logstore](), Event()
+
+    def waits() -> None:
+        begun.set()
+        with of_command(patient, started.lake) as (named, _):
+            second.set_result(named)
+
+    with of_command(started.logstore, started.lake):
+        waiting = Thread(target=waits)
+        waiting.start()
+        begun.wait()
+    assert second.result(timeout=60) == patient
+    waiting.join()
 
 
 def test_a_state_folder_that_cannot_be_written_keeps_nobody_from_landing(

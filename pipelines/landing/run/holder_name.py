@@ -8,7 +8,8 @@ ended, was cancelled or was killed, and the next run waits as long for those of 
 So a command goes on under the deployment's name where two things hold:
 
     nobody uses it now    a lock of the operating system on a file in the state folder: it ends with its
-                          process, however that ended. Runs share it, a command has it alone
+                          process, however that ended. Runs share it, a command has it alone, and another
+                          command waits for that one as for shards
     it is this machine's  the table names the newest run of the deployment that landed (`epochs.py`), and the
                           file has the runs that landed from here
 
@@ -69,23 +70,19 @@ def of_run(logstore: Logstore) -> Iterator[HolderName]:
     with _opened(logstore) as descriptor:
         patience = Deadline.after(logstore.group.patience_s)
         while descriptor is not None and not _locked(descriptor, fcntl.LOCK_SH):
-            if patience.left_s <= 0:
-                raise ClaimLost(
-                    f"group {logstore.group.name!r}: a command on this machine lands as "
-                    f"{logstore.group.holder!r}. Its shards are free when it ends: ask again then"
-                )
-            SYSTEM_CLOCK.sleep(_LOOK_AGAIN_S)
+            _wait_for_command(logstore, patience)
         yield HolderName(descriptor)
 
 
 @contextmanager
 def of_command(logstore: Logstore, lake: Lake) -> Iterator[tuple[Logstore, HolderName]]:
-    """For a command: the logstore with the name to go on under, the deployment's where it can.
+    """For a command: the logstore with the name to go on under, the deployment's where it can. Another
+    command that has it is waited for, as `of_run` does.
 
-    Raises what service and catalog do.
+    Raises ClaimLost when that one is still at work then, and what service and catalog raise.
     """
     with _opened(logstore) as descriptor:
-        if descriptor is not None and _locked(descriptor, fcntl.LOCK_EX):
+        if descriptor is not None and _alone(logstore, descriptor):
             newest = _newest(logstore, lake)
             if newest is None or newest.run in _landed_here(descriptor):
                 yield logstore, HolderName(descriptor)
@@ -111,6 +108,31 @@ def _opened(logstore: Logstore) -> Iterator[int | None]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _alone(logstore: Logstore, descriptor: int) -> bool:
+    """Whether this command has the name for itself; not beside runs, which may go on for long.
+
+    Story: two `land`, the second a moment behind the first. The second took a name of its own, the first
+    ended, and for a name of its own the service keeps shards back until the timeout: the second gave up, and
+    a third one had them at once.
+    """
+    patience = Deadline.after(logstore.group.patience_s)
+    while not _locked(descriptor, fcntl.LOCK_EX):
+        if _locked(descriptor, fcntl.LOCK_SH):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            return False
+        _wait_for_command(logstore, patience)
+    return True
+
+
+def _wait_for_command(logstore: Logstore, patience: Deadline) -> None:
+    if patience.left_s <= 0:
+        raise ClaimLost(
+            f"group {logstore.group.name!r}: a command on this machine lands as "
+            f"{logstore.group.holder!r}. Its shards are free when it ends: ask again then"
+        )
+    SYSTEM_CLOCK.sleep(_LOOK_AGAIN_S)
 
 
 def _locked(descriptor: int, how: int) -> bool:
