@@ -23,37 +23,34 @@ from pipelines.components.logstore.health import OF_TABLE, check_key
 from pipelines.components.logstore.schedule import (
     CLAIMS_TAG,
     MAX_RUNTIME_TAG,
-    busy_run,
+    busy_runs,
     claiming_tags,
-    live_request,
+    decide,
+    held_by,
+    schedule_of,
 )
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.holding import work_max_s
+from sls_io.values.clock import SYSTEM_CLOCK
 
 
 def shared_run(name: str, logstores: Sequence[Logstore], cron: str) -> dg.Definitions:
     """Job and schedule for `logstores`, which tick at `cron`; `name` is <folder>_logstores."""
     job = _job(name, logstores)
 
-    @dg.schedule(
-        name=f"{name}_schedule",
-        job=job,
-        cron_schedule=cron,
-        execution_timezone="UTC",
-        default_status=dg.DefaultScheduleStatus.STOPPED,
-        description="Requests one run for all logstores that no other run holds.",
-    )
-    def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        if (own := busy_run(context.instance, name)) is not None:
-            return dg.SkipReason(f"run {own.run_id} ({own.job_name}, {own.status.value}) is at it")
-        asked = {each.name: live_request(context.instance, each) for each in logstores}
-        free = [each for each in logstores if isinstance(asked[each.name], dg.RunRequest)]
+    def ask(instance: dg.DagsterInstance) -> dg.RunRequest | dg.SkipReason:
+        busy, now_s = busy_runs(instance, [name, *(each.name for each in logstores)]), SYSTEM_CLOCK.now()
+        if name in busy:
+            return held_by(busy[name], name)
+        asked = [decide(each, now_s=now_s, busy=busy.get(each.name)) for each in logstores]
+        free = [each for each, one in zip(logstores, asked, strict=True) if isinstance(one, dg.RunRequest)]
         if not free:
-            why = (str(skip.skip_message) for skip in asked.values() if isinstance(skip, dg.SkipReason))
+            why = (str(one.skip_message) for one in asked if isinstance(one, dg.SkipReason))
             return dg.SkipReason("; ".join(why))
         return dg.RunRequest(asset_selection=[checkpoint_key(each) for each in free], tags=_tags(name, free))
 
-    return dg.Definitions(jobs=[job], schedules=[tick])
+    what = "Requests one run for all logstores that no other run holds."
+    return dg.Definitions(jobs=[job], schedules=[schedule_of(name, job, cron, ask, what)])
 
 
 def _job(name: str, logstores: Sequence[Logstore]) -> UnresolvedAssetJobDefinition:

@@ -22,8 +22,7 @@ def cron_of(value: str, setting: str, whose: str) -> str:
             f"{setting}: expected the five fields of cron, single blanks between them, such as "
             f'"*/5 * * * *"; there are {len(fields)}'
         )
-    named = f"{setting} {whose}" if whose else ""
-    drawn = [_spread(*pair, named) for pair in zip(fields, _CRON, strict=True)]
+    drawn = [_spread(*pair, f"{setting} {whose}") for pair in zip(fields, _CRON, strict=True)]
     kinds = [_cron_values(*pair) for pair in zip(drawn, _CRON, strict=True)]
     if not all(kinds):
         place = kinds.index(set())

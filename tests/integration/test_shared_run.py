@@ -11,7 +11,6 @@ from dagster._core.test_utils import create_run_for_test, instance_for_test
 
 from pipelines.components.logstore.schedule import CLAIMS_TAG, MODE_TAG
 from pipelines.definitions import loaded
-from pipelines.landing.defs_file import FILES
 from pipelines.landing.projects import keep, refreshed
 from sls_io.wire.client import SlsClient
 from tests.integration.followed_site import Followed, followed
@@ -34,8 +33,7 @@ class Shop:
 
     def __post_init__(self) -> None:
         self.site.make("shop-orders", "shop-users")
-        (file,) = (self.site.folder / name for name in FILES if (self.site.folder / name).is_file())
-        keep(refreshed(file, self.site.package.parent))
+        keep(refreshed(self.site.folder / "defs.yaml", self.site.package.parent))
         for name, count in (("shop-orders", 3), ("shop-users", 4)):
             with SlsClient(patient(self.world.emulator, name)) as client:
                 client.put_raw(group([{"n": str(n), "status": "200"} for n in range(count)]))

@@ -150,7 +150,7 @@ def maintenance_schedule(logstore: Logstore, job: Job) -> dg.ScheduleDefinition:
         return dg.RunRequest()
 
     what = "Requests one maintenance when no other one of the table is unfinished."
-    return schedule_of(logstore, job, logstore.maintenance, ask, what, of="maintenance")
+    return schedule_of(f"{logstore.name}_maintenance", job, logstore.maintenance, ask, what)
 
 
 def maintaining(instance: dg.DagsterInstance, logstore: Logstore) -> dg.DagsterRun | None:

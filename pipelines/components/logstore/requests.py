@@ -20,6 +20,7 @@ from pipelines.components.logstore.schedule import (
     RANGE_END_TAG,
     RANGE_START_TAG,
     busy_run,
+    held_by,
     hour_key,
 )
 from sls_io.values.errors import ConfigError
@@ -37,9 +38,7 @@ def landing_request(
     claim. With `key` it is asked for once: another tick with the same key launches nothing."""
     busy = busy_run(context.instance, name)
     if busy is not None:
-        return dg.SkipReason(
-            f"run {busy.run_id} ({busy.job_name}, {busy.status.value}) holds the claim on {name}"
-        )
+        return held_by(busy, name)
     return dg.RunRequest(job_name=f"{name}_now", run_key=key)
 
 

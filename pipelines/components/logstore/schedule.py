@@ -6,7 +6,7 @@ land the run finds out itself, by the service's clock. Now is when the tick is e
 ticks of days ago, and these ask for the same run.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from functools import partial
 
@@ -70,24 +70,38 @@ def claiming_tags(logstore: Logstore) -> dict[str, str]:
 
 
 def busy_run(instance: dg.DagsterInstance, logstore: str, *, but: str = "") -> dg.DagsterRun | None:
-    """An unfinished run that claims shards of `logstore`, queued ones included; `but` is not one.
+    """An unfinished run that claims shards of `logstore`, queued ones included; `but` is not one."""
+    return busy_runs(instance, [logstore], but=but).get(logstore)
+
+
+def busy_runs(
+    instance: dg.DagsterInstance, logstores: Collection[str], *, but: str = ""
+) -> dict[str, dg.DagsterRun]:
+    """Logstore -> an unfinished run that claims shards of it, for those that have one.
 
     Its tag names one logstore, or its selection has the checkpoint of several (`shared_run`).
     """
-    own, several = {CLAIMS_TAG: logstore}, {MODE_TAG: LIVE}
-    unfinished = list(NOT_FINISHED_STATUSES)
-    named = instance.get_runs(filters=dg.RunsFilter(tags=own, statuses=unfinished), limit=2)
-    live = instance.get_runs(filters=dg.RunsFilter(tags=several, statuses=unfinished))
-    selected = (run for run in live if checkpoint_of(logstore) in (run.asset_selection or ()))
-    return next((run for run in (*named, *selected) if run.run_id != but), None)
+    found: dict[str, dg.DagsterRun] = {}
+    for tag, wanted in ((CLAIMS_TAG, list(logstores)), (MODE_TAG, [LIVE])):
+        filters = dg.RunsFilter(tags={tag: wanted}, statuses=list(NOT_FINISHED_STATUSES))
+        for run in instance.get_runs(filters=filters):
+            claimed, selected = run.tags.get(CLAIMS_TAG), run.asset_selection or ()
+            for name in logstores if run.run_id != but else ():
+                if claimed == name or checkpoint_of(name) in selected:
+                    found.setdefault(name, run)
+    return found
+
+
+def held_by(run: dg.DagsterRun, logstore: str) -> dg.SkipReason:
+    """Why nothing is asked for while `run` is not finished."""
+    who = f"run {run.run_id} ({run.job_name}, {run.status.value})"
+    return dg.SkipReason(f"{who} holds the claim on {logstore}")
 
 
 def decide(logstore: Logstore, *, now_s: float, busy: dg.DagsterRun | None) -> dg.RunRequest | dg.SkipReason:
     """One live run, or why not."""
     if busy is not None:
-        return dg.SkipReason(
-            f"run {busy.run_id} ({busy.job_name}, {busy.status.value}) holds the claim on {logstore.name}"
-        )
+        return held_by(busy, logstore.name)
     hour = int(now_s - logstore.budget.settle_s) // HOUR_S
     if hour < logstore.start_hour:
         return dg.SkipReason(f"{logstore.name} starts at {logstore.start} UTC, which is still to come")
@@ -117,20 +131,19 @@ def unset_text(logstore: Logstore, unset: str) -> str:
 
 
 def schedule_of(
-    logstore: Logstore,
+    name: str,
     job: Job,
     cron: str,
     ask: Callable[[dg.DagsterInstance], dg.RunRequest | dg.SkipReason],
     what: str,
     *,
-    of: str = "",
-    unset: str = "",
+    skips: str = "",
 ) -> dg.ScheduleDefinition:
-    """`<logstore>_<of>_schedule`, stopped until somebody turns it on. `unset` names the environment variable
-    of the endpoint when it is not set: every tick is skipped then."""
+    """`<name>_schedule`, stopped until somebody turns it on. `skips` says why every tick is skipped, where
+    that is so."""
 
     @dg.schedule(
-        name="_".join(filter(None, (logstore.name, of, "schedule"))),
+        name=f"{name}_schedule",
         job=job,
         cron_schedule=cron,
         execution_timezone="UTC",
@@ -138,7 +151,7 @@ def schedule_of(
         description=what,
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        return dg.SkipReason(unset_text(logstore, unset)) if unset else ask(context.instance)
+        return dg.SkipReason(skips) if skips else ask(context.instance)
 
     return tick
 
@@ -147,7 +160,8 @@ def microbatch_schedule(logstore: Logstore, job: Job, *, unset: str = "") -> dg.
     """`<logstore>_schedule`."""
     what = "Requests one live micro-batch when no other run holds the claim."
     ask = partial(live_request, logstore=logstore)
-    return schedule_of(logstore, job, logstore.schedule, ask, what, unset=unset)
+    skips = unset_text(logstore, unset) if unset else ""
+    return schedule_of(logstore.name, job, logstore.schedule, ask, what, skips=skips)
 
 
 def proof_schedule(logstore: Logstore, job: Job, *, unset: str = "") -> dg.ScheduleDefinition:
@@ -156,4 +170,5 @@ def proof_schedule(logstore: Logstore, job: Job, *, unset: str = "") -> dg.Sched
     def ask(instance: dg.DagsterInstance) -> dg.RunRequest:
         return dg.RunRequest()
 
-    return schedule_of(logstore, job, logstore.proof, ask, "Proves the whole table.", of="proof", unset=unset)
+    name, skips = f"{logstore.name}_proof", unset_text(logstore, unset) if unset else ""
+    return schedule_of(name, job, logstore.proof, ask, "Proves the whole table.", skips=skips)

@@ -46,6 +46,15 @@ def place_of(remote: str) -> tuple[str, int]:
     return host, port
 
 
+def shown(remote: str) -> str:
+    """An address as people may see it: a parameter of it may be a token."""
+    try:
+        host, port = place_of(remote)
+    except ConfigError:
+        return f"what {REMOTE_VARIABLE} says"
+    return f"sc://{host}:{port}"
+
+
 def names_session(remote: str) -> bool:
     """Whether the address says which session to work in."""
     return any(part.startswith(_SESSION) for part in remote.split(";")[1:])
@@ -78,8 +87,7 @@ def require_answer(remote: str, *, wait_s: float = WAIT_S) -> None:
 
 def unanswered(remote: str) -> ConnectFailed:
     """What is said of a server that is not there."""
-    host, port = place_of(remote)
     return ConnectFailed(
-        f"no Spark Connect server answers at sc://{host}:{port}: start it, or unset {REMOTE_VARIABLE} "
+        f"no Spark Connect server answers at {shown(remote)}: start it, or unset {REMOTE_VARIABLE} "
         "for a local Spark; nothing is lost, run again"
     )

@@ -35,8 +35,8 @@ from pipelines.landing.spark.remote import (
     answers,
     names_session,
     on_this_machine,
-    place_of,
     require_answer,
+    shown,
     unanswered,
     without_session,
 )
@@ -111,10 +111,7 @@ class Engine:
     @property
     def place(self) -> str:
         """Where Spark is, for people: an address may carry a token."""
-        try:
-            return "sc://{}:{}".format(*place_of(self.remote)) if self.remote else self.master
-        except ConfigError:
-            return f"what {REMOTE_VARIABLE} says"
+        return shown(self.remote) if self.remote else self.master
 
     @property
     def executors(self) -> int:
