@@ -28,7 +28,7 @@ Messages never carry keys, tokens or log content: the text of a service error is
 """
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sls_io.values.cures import Cure
 
@@ -50,6 +50,16 @@ class SlsError(Exception):
     def __init__(self, message: str = "", *, cures: tuple[Cure, ...] = ()) -> None:
         super().__init__(message)
         self.cures = cures
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """From a worker's process to ours an error is what it was: each kind is made of other arguments."""
+        return _as_it_was, (type(self), self.args, self.__dict__)
+
+
+def _as_it_was(kind: type[SlsError], args: tuple[Any, ...], state: dict[str, Any]) -> SlsError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class ConfigError(SlsError):

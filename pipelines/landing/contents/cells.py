@@ -7,16 +7,13 @@ is read for it again. Worked example: the ledger has landed [5, 9), a window of 
 rows at 4, 5, 6 and 8 of an hour. Cut at 5, 7 and 9 they are the cells 4, 5 to 6, and 8: one row is outside,
 two are in the window.
 
-Only the identity columns are read. For rows that are there twice the identities of an hour are held together,
-16 bytes a row: a row's receive hour follows from its cursor, so twins are in one hour.
-
-Unless somebody put rows into another hour. Story: five rows are appended once more, labelled an hour later;
-each hour holds each of its rows once. So where the cursors of two hours of a shard run into one another,
-these hours are read once more, together. In a table that only landings wrote they hardly ever do.
+Only the identity columns are read, each file once. Rows that are there twice are looked for where files may
+hold such (`runs.py`): these are read once more, and their identities held together, 16 bytes a row. In a
+table that only landings and compactions wrote there are none.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
@@ -28,6 +25,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import prune_columns
 from pyiceberg.table import FileScanTask, Table
 
+from pipelines.landing.contents.runs import Run, joined, runs_of, suspects
 from pipelines.landing.ledger.reading import Unreadable, batches_of
 from pipelines.landing.ledger.values import Count, Key
 from pipelines.landing.table.bounded_scan import BoundedScan
@@ -42,8 +40,6 @@ Shown = tuple[str, frozenset[str]]
 """A data file and the row-level deletes that apply to it, by path: which rows it shows."""
 _HOUR_US = HOUR_S * 1_000_000
 _Longs = npt.NDArray[np.int64]
-_Place = tuple[Key, int]
-"""A shard of an origin, and a receive hour."""
 _NO_EDGES = np.array([], dtype=np.int64)
 
 
@@ -113,6 +109,11 @@ class Identities(NamedTuple):
     hour: int
     cursors: _Longs
     indexes: _Longs
+
+    @property
+    def key(self) -> Key:
+        """Whose rows they are."""
+        return self.origin, self.shard
 
     @property
     def keys(self) -> _Longs:
@@ -194,73 +195,42 @@ def totals(cells: Iterable[Cell]) -> dict[Key, Count]:
 def count(table: Table, tasks: Iterable[FileScanTask], edges: Edges) -> Counted:
     """The rows of these files. A file that cannot be read is named, and the others are counted. Raises
     TransportError when the storage does not answer, Misread as `reading.py` does."""
-    of_hours = defaultdict[tuple[str, int] | None, list[FileScanTask]](list)
+    files, lost = dict[Shown, Cells](), dict[str, Unreadable]()
+    of, runs = dict[Shown, FileScanTask](), defaultdict[Key, list[tuple[Run, Shown]]](list)
     for task in tasks:
-        of_hours[origin_and_hour(table, task.file)].append(task)
-    counting = _Counting(table, edges)
-    # What tells no hour may hold rows of any: their identities stay until all hours are read.
-    loose = counting.read(of_hours.pop(None, []))
-    for those in of_hours.values():
-        for place, parts in counting.read(those).items():
-            counting.look_for_twins(place, [*parts, *loose.get(place, ())])
-    for place in loose.keys() - counting.alone.keys():
-        counting.look_for_twins(place, loose[place])
-    for places in counting.mixed():
-        again = counting.read(task for key, hour in places for task in of_hours.get((key[0], hour), ()))
-        parts = [part for held in (again, loose) for place in places for part in held.get(place, ())]
-        counting.look_among(places, parts)
-    return Counted(counting.files, counting.twins, tuple(counting.lost.values()))
-
-
-class _Counting:
-    """What has been counted: the cells of files, files that cannot be read, and rows whose identity an
-    earlier one has; `alone` of these within one hour."""
-
-    def __init__(self, table: Table, edges: Edges) -> None:
-        self.files, self.lost = dict[Shown, Cells](), dict[str, Unreadable]()
-        self.twins, self.alone = Counter[Key](), dict[_Place, int]()
-        self._table, self._edges = table, edges
-        self._spans = defaultdict[Key, list[tuple[int, int, int]]](list)
-
-    def read(self, tasks: Iterable[FileScanTask]) -> dict[_Place, list[_Longs]]:
-        """Count these files; cursors and indexes of their rows, by shard and hour."""
-        held = defaultdict[_Place, list[_Longs]](list)
-        for task in tasks:
+        at = shown(task)
+        try:
+            files[at], those = _read_once(table, task, edges)
+        except Unreadable as error:
+            lost.setdefault(error.path, error)
+            continue
+        of[at] = task
+        for key, each in those.items():
+            runs[key].extend((run, at) for run in each)
+    twins = Counter[Key]()
+    for group in suspects(runs):
+        held = defaultdict[Key, list[_Longs]](list)
+        for at in group.files:
             try:
-                found = list(identities(self._table, task))
-            except Unreadable as error:
-                self.lost.setdefault(error.path, error)
-                continue
-            self.files[shown(task)] = cells_in(found, self._edges)
-            for part in found:
-                held[(part.origin, part.shard), part.hour].append(part.keys[1:])
-        return dict(held)
+                for part in identities(table, of[at]):
+                    if part.key in group.keys:
+                        held[part.key].append(part.keys[1:])
+            except Unreadable as error:  # meanwhile
+                lost.setdefault(error.path, error)
+        twins.update({key: _doubled(np.concatenate(parts, axis=1)) for key, parts in held.items()})
+    return Counted(files, +twins, tuple(lost.values()))
 
-    def look_for_twins(self, place: _Place, parts: list[_Longs]) -> None:
-        """Among all rows of a shard and hour."""
-        key, hour = place
-        keys = np.concatenate(parts, axis=1)
-        self._spans[key].append((int(keys[0].min()), int(keys[0].max()), hour))
-        self.alone[place] = _doubled(keys)
-        self.twins[key] += self.alone[place]
 
-    def look_among(self, places: Collection[_Place], parts: list[_Longs]) -> None:
-        """Among the rows of several hours of a shard, which were looked at one by one."""
-        key, _ = next(iter(places))
-        self.twins[key] += _doubled(np.concatenate(parts, axis=1)) - sum(self.alone[p] for p in places)
+def _read_once(table: Table, task: FileScanTask, edges: Edges) -> tuple[Cells, dict[Key, list[Run]]]:
+    """The cells of a file, and how the rows of each shard lie in it."""
+    runs = dict[Key, list[Run]]()
 
-    def mixed(self) -> Iterator[list[_Place]]:
-        """Hours of a shard whose cursors run into one another, in groups of two and more."""
-        for key, spans in self._spans.items():
-            groups: list[list[_Place]] = []
-            end = -1
-            for first, last, hour in sorted(spans):
-                if groups and first <= end:
-                    groups[-1].append((key, hour))
-                else:
-                    groups.append([(key, hour)])
-                end = max(end, last)
-            yield from (group for group in groups if len(group) > 1)
+    def rows() -> Iterator[Identities]:
+        for part in identities(table, task):
+            runs[part.key] = joined(runs.get(part.key, []), runs_of(part.cursors, part.indexes))
+            yield part
+
+    return cells_in(rows(), edges), runs
 
 
 def _doubled(keys: _Longs) -> int:
