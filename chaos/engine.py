@@ -18,6 +18,9 @@ class InProcess(Engine):
     """Runs tasks here, `at_once` of them in threads, by `clock`. `tell` hears `task` before and `task.done`
     after each of them."""
 
+    here_bytes_max = 0
+    """What is done with files is packed and sent as to Spark, however little it is."""
+
     def __init__(
         self,
         tell: Callable[[str], None] = lambda name: None,

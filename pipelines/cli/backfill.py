@@ -20,7 +20,7 @@ import click
 from rich.markup import escape
 
 from pipelines import dagster_client
-from pipelines.cli.deciding import decide, dry_run_option
+from pipelines.cli.deciding import carried_out, decide, dry_run_option
 from pipelines.cli.hours import HourParam
 from pipelines.cli.land import landing_line, tell_dagster
 from pipelines.cli.land import show as show_landing
@@ -227,13 +227,13 @@ def replace_here(output: Output, logstore: Logstore, hours: range, *, execute: b
 
 
 def mend_here(output: Output, logstore: Logstore, hours: range, kept: Kept, *, execute: bool) -> None:
-    """Read rows of the hours again from what they keep, in this process and without Spark."""
+    """Read rows of the hours again from what they keep; the service is not asked for them."""
     lake = Lake.default()
     with SlsClient(logstore.service) as client:
         planned = plan_mend(lake, logstore, client, hours, kept_in=kept)
     never = () if planned.view.rows else (x for x in _lacking(logstore, hours) if x.kind in reach.NEVER)
     lacks = _say(output, never)
-    do = partial(planned.carry_out, lake, operation.Tools())
+    do = partial(carried_out, output, f"backfill {logstore.name}", planned, lake)
     decide(output, planned, do, now=execute, more={"cannot_come": lacks})
     if lacks:
         click.get_current_context().exit(EXIT_FAILED)

@@ -6,7 +6,7 @@ shown; it is carried out where somebody said so, else the call that does it is n
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.markup import escape
@@ -17,6 +17,9 @@ from pipelines.cli.output import Output, cell, heading, verb
 from pipelines.cli.session import DRY_RUN
 from pipelines.landing.commit.decision import Decision, Finished, Tools
 from pipelines.landing.commit.effect import Effect
+
+if TYPE_CHECKING:
+    from pipelines.landing.table.lake import Lake
 
 execute_option = click.option("--execute", is_flag=True, help="Do it; without this it is a dry run.")
 dry_run_option = click.option(DRY_RUN, is_flag=True, help="Say what would be done, and change nothing.")
@@ -31,7 +34,7 @@ def without_missing_option(told: str) -> Option:
 
 
 def decision(
-    group: click.Group, name: str, *options: Option, lands: bool = False
+    group: click.Group, name_of_verb: str, *options: Option, lands: bool = False
 ) -> Callable[[Callable[..., Decision[Any]]], Callable[..., Decision[Any]]]:
     """A verb of `group`: the function below plans, with lake, logstore and client before its options.
 
@@ -46,17 +49,28 @@ def decision(
             logstore, lake = (resolve_to_land if lands else resolve)(name), Lake.default()
             with SlsClient(logstore.service) as client:
                 planned = plan(lake, logstore, client, **asked)
-                decide(output, planned, partial(planned.carry_out, lake, Tools()), now=execute)
+                what = f"{group.name} {name_of_verb} {logstore.name}"
+                decide(output, planned, partial(carried_out, output, what, planned, lake), now=execute)
 
         run.__doc__ = plan.__doc__
         command: Callable[..., Any] = verb(run)
         every: tuple[Option, ...] = (execute_option, logstore_option, *reversed(options))
         for option in every:
             command = option(command)
-        group.command(name)(command)
+        group.command(name_of_verb)(command)
         return plan
 
     return made
+
+
+def carried_out(output: Output, what: str, planned: Decision[Any], lake: "Lake") -> Finished:
+    """Do what was planned; the line on stderr says `what` it is."""
+    from pipelines.cli.land import landing_line
+    from pipelines.landing.spark.session import engine_here
+
+    engine = engine_here()
+    with landing_line(output, what, engine) as line:
+        return planned.carry_out(lake, Tools(on_event=line.phase, engine=engine))
 
 
 def decide(

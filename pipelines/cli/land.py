@@ -17,6 +17,7 @@ from pipelines.cli.progress import Line
 from pipelines.landing import json_log
 from pipelines.landing.commit.effect import record
 from pipelines.landing.commit.standing import commits
+from pipelines.landing.contents.spread import Spread
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import hour_rows
 from pipelines.landing.logstore import Logstore
@@ -93,6 +94,13 @@ def landing_line(output: Output, what: str, engine: Engine) -> Iterator[Line]:
                 yield line
         finally:
             engine.stop()
+
+
+def spread_of(line: Line, engine: Engine) -> Spread:
+    """Work on files, which `line` says how far it is."""
+    return Spread(
+        engine, on_done=lambda done, total: line.counted(done, total, f"{done:,} of {total:,} parts")
+    )
 
 
 def tell_dagster(

@@ -4,6 +4,7 @@ import click
 
 from pipelines.cli.deciding import execute_option, show_effect
 from pipelines.cli.hours import older_than_option
+from pipelines.cli.land import landing_line, spread_of
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, verb
@@ -14,6 +15,7 @@ from pipelines.landing.maintenance.maintain import (
     STEPS,
     Maintainer,
 )
+from pipelines.landing.spark.session import engine_here
 from pipelines.landing.table.lake import Lake
 from sls_io.values.window import HOUR_S
 
@@ -86,7 +88,8 @@ def maintain(
     rolled back to; files that a reader of one still has open may be deleted when they are old.
     """
     logstore = resolve(name)
-    with output.progress(f"maintain {logstore.table}") as progress:
+    engine = engine_here()
+    with landing_line(output, f"maintain {logstore.table}", engine) as progress:
         maintainer = Maintainer(
             logstore,
             Lake.default(),
@@ -95,6 +98,7 @@ def maintain(
             snapshots_max=snapshots,
             keep_s=keep_hours * HOUR_S,
             floor_s=floor_hours * HOUR_S,
+            spread=spread_of(progress, engine),
             on_event=lambda name: progress.phase(f"committing {name.partition('.')[0]}"),
         )
         progress.phase("looking at files and snapshots")

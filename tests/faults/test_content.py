@@ -10,7 +10,7 @@ import pytest
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.ledger.place import look_at
 from pipelines.landing.maintenance.compact import (
-    compaction,
+    compactions,
     plan_compaction,
 )
 from pipelines.landing.operations.forget import plan_forget_where
@@ -69,8 +69,8 @@ def test_a_text_that_cannot_be_bounded_lands_and_rows_beside_it_can_be_forgotten
     quick.land()
 
     look = partial(look_at, quick.lake, quick.logstore.table)
-    for hour in plan_compaction(look()):
-        execute(quick.lake, compaction(look, hour))
+    for each in compactions(look, plan_compaction(look())):
+        execute(quick.lake, each.planned)
     with quick.client as client:
         planned = plan_forget_where(quick.lake, quick.logstore, client, "n = 2")
         execute(quick.lake, planned)

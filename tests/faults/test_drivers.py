@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.ledger.place import look_at
-from pipelines.landing.maintenance.compact import compaction, plan_compaction
+from pipelines.landing.maintenance.compact import compactions, plan_compaction
 from sls_io.values.errors import LedgerBroken
 from tests.worlds.one_logstore import PROJECT, World
 from tests.worlds.two_runs import At
@@ -49,7 +49,8 @@ def test_a_file_that_lost_a_row_between_its_bounds_is_not_compacted(quick: World
     pq.write_table(rows.take([n for n in range(rows.num_rows) if n != rows.num_rows // 2]), path)
 
     with pytest.raises(LedgerBroken, match=f"hold {hour.rows - 1} rows, the table says {hour.rows}"):
-        execute(quick.lake, compaction(look, hour))
+        (only,) = compactions(look, [hour])
+        execute(quick.lake, only.planned)
 
     assert quick.table.metadata.current_snapshot_id == head
 

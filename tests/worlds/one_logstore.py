@@ -16,6 +16,7 @@ from aliyun.log import log_logs_raw_pb2 as pb
 from pyiceberg.table import Table
 
 from fuzz.group_oracle import read_group
+from pipelines.landing.contents.spread import Spread
 from pipelines.landing.inspection.proof import Proof
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import ATTEMPT_KEY, WINDOWS_KEY, decode_windows
@@ -275,7 +276,7 @@ class World:
     def proof(self, **asked: Any) -> Proof:
         """What `verify` says now; options go to it."""
         with self.client as client:
-            return verify(self.logstore, self.lake, client, **asked)
+            return verify(self.logstore, self.lake, client, spread=Spread(self.engine), **asked)
 
     def assert_proved(self) -> None:
         """The table's own proof holds: sums, intervals, each row once."""

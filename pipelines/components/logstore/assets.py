@@ -264,7 +264,7 @@ def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinitio
         with plainly(logstore):
             require_endpoint(logstore, unset)
             if not selected:
-                yield from _looked_at(context, logstore, pull=config.pull)
+                yield from _looked_at(context, logstore, spark, pull=config.pull)
                 return
             mode = mode_of(
                 context.run.tags,
@@ -282,13 +282,15 @@ def landing_assets(logstore: Logstore, *, unset: str = "") -> dg.AssetsDefinitio
     return land
 
 
-def _looked_at(context: dg.AssetExecutionContext, logstore: Logstore, *, pull: str) -> Results:
+def _looked_at(
+    context: dg.AssetExecutionContext, logstore: Logstore, spark: SparkEngine, *, pull: str
+) -> Results:
     """The checks that were asked for, by a run that lands nothing."""
     asked = {key.name for key in context.selected_asset_check_keys}
     if Kind.RECONCILED.value in asked:
         yield dg.AssetCheckResult(**verdict(logstore, _reconciled_now(context, logstore)))
     if Kind.PROVEN.value in asked:
-        yield checks.prove(logstore, pull=pull)
+        yield checks.prove(logstore, spark, pull=pull)
 
 
 def _table(
@@ -362,7 +364,7 @@ def _again(
                     events, snapshot = rework.replaced(logstore, bronze, spark, hours, execute=execute)
                 else:
                     events, snapshot = rework.mended(
-                        context.instance, logstore, bronze, hours, mode, execute=execute
+                        context.instance, logstore, bronze, spark, hours, mode, execute=execute
                     )
                 made.snapshot(snapshot)
         except SlsError as error:

@@ -22,6 +22,8 @@ import dagster as dg
 
 from pipelines.components.logstore.health import bounded, last_told, verdict
 from pipelines.components.logstore.metadata import records
+from pipelines.components.logstore.spark import SparkEngine
+from pipelines.landing.contents.spread import HERE, Spread
 from pipelines.landing.hours import hours_of
 from pipelines.landing.inspection.proof import Proof, ShardProof
 from pipelines.landing.inspection.verify import verify
@@ -48,15 +50,16 @@ def reconciled(logstore: Logstore, problems: tuple[str, ...] | Unknown) -> Findi
 # --- proven ------------------------------------------------------------------------------------------
 
 
-def prove(logstore: Logstore, *, pull: str = "") -> dg.AssetCheckResult:
-    """The proof, taken now; `pull` is what the service is asked for again, `all` or receive hours.
+def prove(logstore: Logstore, spark: SparkEngine, *, pull: str = "") -> dg.AssetCheckResult:
+    """The proof, taken now; `pull` is what the service is asked for again, `all` or receive hours. Much of it
+    is done by the tasks of `spark`.
 
     Raises what `verify` does when there is nobody to ask, ConfigError when `pull` is neither.
     """
-    return dg.AssetCheckResult(**_proof(logstore, pull))
+    return dg.AssetCheckResult(**_proof(logstore, Spread(spark.engine()), pull))
 
 
-def _proof(logstore: Logstore, pull: str = "") -> dict[str, Any]:
+def _proof(logstore: Logstore, spread: Spread = HERE, pull: str = "") -> dict[str, Any]:
     hours = None if pull in ("", ALL) else hours_of(pull)
     started_s = SYSTEM_CLOCK.monotonic()
     with SlsClient(logstore.service) as client:
@@ -68,6 +71,7 @@ def _proof(logstore: Logstore, pull: str = "") -> dict[str, Any]:
             hours=hours,
             sums_of_others=False,
             rows=of_day(SYSTEM_CLOCK.now()),
+            spread=spread,
         )
     tell_proof(logstore, proof)
     return proven_result(logstore, proof, seconds=SYSTEM_CLOCK.monotonic() - started_s)

@@ -17,7 +17,9 @@ from pipelines.components.logstore.dagster_private import IN_PROGRESS_RUN_STATUS
 from pipelines.components.logstore.failures import naming_cures, plainly
 from pipelines.components.logstore.pruning import upkeep_is_dry
 from pipelines.components.logstore.schedule import Job, schedule_of
-from pipelines.landing.commit.operation import execute
+from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK, SparkEngine
+from pipelines.landing.commit.operation import Tools, execute
+from pipelines.landing.contents.spread import Spread
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.compact import TARGET_BYTES
 from pipelines.landing.maintenance.maintain import (
@@ -67,7 +69,7 @@ def forget_op(logstore: Logstore) -> dg.OpDefinition:
         description=f"Removes rows received more than {logstore.forget_after_days} days ago, for good.",
         tags={"dagster/compute_kind": "iceberg"},
     )
-    def forget(context: dg.OpExecutionContext) -> Iterator[dg.Output[None]]:
+    def forget(context: dg.OpExecutionContext, spark: SparkEngine) -> Iterator[dg.Output[None]]:
         lake, shown_only = Lake.default(), upkeep_is_dry(context.run_config, logstore)
         with plainly(logstore), naming_cures(logstore), SlsClient(logstore.service) as client:
             rows = 0
@@ -75,7 +77,7 @@ def forget_op(logstore: Logstore) -> dg.OpDefinition:
                 planned = plan_forget_older(lake, logstore, client, logstore.forget_after_days)
                 rows = planned.view.rows
                 if planned.needed and not shown_only:
-                    execute(lake, planned)
+                    execute(lake, planned, Tools(engine=spark.engine()))
         done = "would be removed" if shown_only else "removed"
         context.log.info(f"{rows:,} rows older than {logstore.forget_after_days} days {done}")
         yield dg.Output(None, metadata={f"rows {done}": rows})
@@ -95,7 +97,9 @@ def maintenance_job(logstore: Logstore, bronze: dg.AssetKey, prune: dg.OpDefinit
         description="Compacts sealed hours, regroups manifests, expires snapshots, deletes old files.",
         tags={"dagster/compute_kind": "iceberg"},
     )
-    def maintain(context: dg.OpExecutionContext, config: Upkeep) -> Iterator[dg.Output[None]]:
+    def maintain(
+        context: dg.OpExecutionContext, config: Upkeep, spark: SparkEngine
+    ) -> Iterator[dg.Output[None]]:
         with plainly(logstore), naming_cures(logstore):
             _refuse_second(context, logstore)
             maintainer = Maintainer(
@@ -106,6 +110,7 @@ def maintenance_job(logstore: Logstore, bronze: dg.AssetKey, prune: dg.OpDefinit
                 snapshots_max=config.snapshots,
                 keep_s=config.keep_hours * HOUR_S,
                 floor_s=config.older_than_hours * HOUR_S,
+                spread=Spread(spark.engine()),
                 on_event=lambda event: context.log.info(f"maintenance: {event}"),
             )
             steps = config.steps or list(STEPS)
@@ -123,6 +128,7 @@ def maintenance_job(logstore: Logstore, bronze: dg.AssetKey, prune: dg.OpDefinit
     @dg.job(
         name=f"{logstore.name}_maintenance",
         executor_def=dg.in_process_executor,
+        resource_defs={RESOURCE_KEY: SPARK},
         tags={MAINTAINS_TAG: logstore.name},
         description=(
             f"Keeps {logstore.table} small and fast beside landings: sealed hours are compacted once, "

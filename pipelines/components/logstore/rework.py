@@ -95,6 +95,7 @@ def mended(
     instance: dg.DagsterInstance,
     logstore: Logstore,
     bronze: dg.AssetKey,
+    spark: SparkEngine,
     hours: range,
     mode: str,
     *,
@@ -114,8 +115,9 @@ def mended(
         rows = hour_rows(logstore, lake, view.origin, hours)  # each stays, whatever is read anew
         whole_s = oldest_reached_s([planned.place.state.ledger(view.origin)]) or 0
         told = versions_told(instance, bronze, hours)
+        tools = operation.Tools(engine=spark.engine())
         # Asked a second time nothing would change, and that is no failure: the hours are done.
-        snapshot = operation.execute(lake, planned).snapshot if view.files else None
+        snapshot = operation.execute(lake, planned, tools).snapshot if view.files else None
     tags = {h: metadata.version_tags(told.get(h) if snapshot is None else snapshot) for h in hours}
     if snapshot is not None:
         shown["snapshot"] = dg.MetadataValue.text(str(snapshot))

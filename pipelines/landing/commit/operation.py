@@ -72,14 +72,17 @@ class Done(NamedTuple, Generic[View]):
     planned: Planned[View]
 
 
-def execute(lake: Lake, planned: Planned[View], tools: Tools = _TOOLS) -> Done[View]:
-    """Do it. `tools.on_event` hears `publish` before each try.
+def execute(
+    lake: Lake, planned: Planned[View], tools: Tools = _TOOLS, fresh: Freshness | None = None
+) -> Done[View]:
+    """Do it. `tools.on_event` hears `publish` before each try. `fresh` tells the age of the files where some
+    were written before.
 
     Raises ConfigError where it is refused as it was asked for, NothingToDo; LandingConflict when the table is
     not what was agreed any more, or others committed before each try; else as its `work` and
     `authored.commit`.
     """
-    fresh = Freshness(tools.clock)
+    fresh = fresh or Freshness(tools.clock)
     if planned.refusal:
         raise ConfigError(planned.refusal, cures=planned.cures)
     if planned.work is not None:

@@ -15,6 +15,8 @@ table that only landings and compactions wrote there are none.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -26,6 +28,7 @@ from pyiceberg.schema import prune_columns
 from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.contents.runs import Run, joined, runs_of, suspects
+from pipelines.landing.contents.spread import HERE, Portion, Spread, bytes_of, portions_of, unless_wrong
 from pipelines.landing.ledger.reading import Unreadable, batches_of
 from pipelines.landing.ledger.values import Count, Key
 from pipelines.landing.table.bounded_scan import BoundedScan
@@ -192,37 +195,45 @@ def totals(cells: Iterable[Cell]) -> dict[Key, Count]:
     return found
 
 
-def count(table: Table, tasks: Iterable[FileScanTask], edges: Edges) -> Counted:
+def count(table: Table, tasks: Iterable[FileScanTask], edges: Edges, spread: Spread = HERE) -> Counted:
     """The rows of these files. A file that cannot be read is named, and the others are counted. Raises
     TransportError when the storage does not answer, Misread as `reading.py` does."""
     files, lost = dict[Shown, Cells](), dict[str, Unreadable]()
     of, runs = dict[Shown, FileScanTask](), defaultdict[Key, list[tuple[Run, Shown]]](list)
-    for task in tasks:
-        at = shown(task)
-        try:
-            files[at], those = _read_once(table, task, edges)
-        except Unreadable as error:
-            lost.setdefault(error.path, error)
+    portions = portions_of(tasks)
+    read = unless_wrong(spread.over(table, portions, partial(_read_each, edges), bytes_of=bytes_of))
+    for task, found in zip(chain(*portions), chain.from_iterable(read), strict=True):
+        if isinstance(found, Unreadable):
+            lost.setdefault(found.path, found)
             continue
-        of[at] = task
+        at = shown(task)
+        of[at], (files[at], those) = task, found
         for key, each in those.items():
             runs[key].extend((run, at) for run in each)
+    groups = [(group.keys, tuple(of[at] for at in group.files)) for group in suspects(runs)]
     twins = Counter[Key]()
-    for group in suspects(runs):
-        held = defaultdict[Key, list[_Longs]](list)
-        for at in group.files:
-            try:
-                for part in identities(table, of[at]):
-                    if part.key in group.keys:
-                        held[part.key].append(part.keys[1:])
-            except Unreadable as error:  # meanwhile
-                lost.setdefault(error.path, error)
-        twins.update({key: _doubled(np.concatenate(parts, axis=1)) for key, parts in held.items()})
-    return Counted(files, +twins, tuple(lost.values()))
+    for found_twice, errors in unless_wrong(
+        spread.over(table, groups, _twins, bytes_of=lambda group: bytes_of(group[1]))
+    ):
+        twins.update(found_twice)
+        lost |= {error.path: error for error in errors}
+    return Counted(files, twins, tuple(lost.values()))
+
+
+def _read_each(
+    edges: Edges, table: Table, tasks: Portion
+) -> "list[tuple[Cells, dict[Key, list[Run]]] | Unreadable]":
+    """The cells of each file, and how the rows of each shard lie in it."""
+    found: list[tuple[Cells, dict[Key, list[Run]]] | Unreadable] = []
+    for task in tasks:
+        try:
+            found.append(_read_once(table, task, edges))
+        except Unreadable as error:
+            found.append(error)
+    return found
 
 
 def _read_once(table: Table, task: FileScanTask, edges: Edges) -> tuple[Cells, dict[Key, list[Run]]]:
-    """The cells of a file, and how the rows of each shard lie in it."""
     runs = dict[Key, list[Run]]()
 
     def rows() -> Iterator[Identities]:
@@ -231,6 +242,22 @@ def _read_once(table: Table, task: FileScanTask, edges: Edges) -> tuple[Cells, d
             yield part
 
     return cells_in(rows(), edges), runs
+
+
+def _twins(table: Table, group: tuple[frozenset[Key], Portion]) -> tuple[dict[Key, int], list[Unreadable]]:
+    """Rows of these shards in these files whose identity an earlier one has, and files that cannot be read
+    any more."""
+    (keys, tasks), lost = group, list[Unreadable]()
+    held = defaultdict[Key, list[_Longs]](list)
+    for task in tasks:
+        try:
+            for part in identities(table, task):
+                if part.key in keys:
+                    held[part.key].append(part.keys[1:])
+        except Unreadable as error:
+            lost.append(error)
+    doubled = {key: _doubled(np.concatenate(parts, axis=1)) for key, parts in held.items()}
+    return {key: rows for key, rows in doubled.items() if rows}, lost
 
 
 def _doubled(keys: _Longs) -> int:

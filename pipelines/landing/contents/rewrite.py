@@ -1,72 +1,76 @@
 """Files of a table written anew by a person's decision: other values, or fewer rows, same partition.
 
-Runs in this process, without Spark: one file at a time, some megabytes of its rows in memory. The new files
-are invisible until they are published; the sweep deletes those of a try that fails.
+One file is work by itself (`spread.py`), some megabytes of its rows in memory. The new files are invisible
+until they are published; the sweep deletes those of a try that fails.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask
+from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Planned, View
 from pipelines.landing.contents import slices
+from pipelines.landing.contents.spread import Spread, unless_wrong
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import batches_of, tasks_of
+from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import arrow_schema
 from pipelines.landing.table.new_file import NewFile
 from pipelines.landing.table.trouble import storage_trouble
 from sls_io.values.errors import LandingConflict, TransportError
 
-
-@dataclass(frozen=True)
-class Rewritten:
-    """What became of one file: `file` is None when no row of it is left."""
-
-    task: FileScanTask
-    file: DataFile | None
+Result = TypeVar("Result")
 
 
 def read(
-    place: Place, task: FileScanTask, schema: Schema, row_filter: BooleanExpression | None = None
+    table: Table, task: FileScanTask, schema: Schema, row_filter: BooleanExpression | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file that are live (row-level deletes applied), in the columns of `schema`.
 
     Raises as `reading.py` does.
     """
     wanted = arrow_schema(schema)
-    reader = BoundedScan(place.table.metadata, place.table.io, schema, row_filter or AlwaysTrue())
-    for batch in batches_of(place.table, reader, task):
+    reader = BoundedScan(table.metadata, table.io, schema, row_filter or AlwaysTrue())
+    for batch in batches_of(table, reader, task):
         yield batch.select(wanted.names).cast(wanted)
 
 
-def write(place: Place, task: FileScanTask, schema: Schema, batches: Iterable[pa.RecordBatch]) -> Rewritten:
-    """The rows as a new file in the partition of `task`; nothing is written where there are none.
+def write(
+    table: Table, origin: str, task: FileScanTask, schema: Schema, batches: Iterable[pa.RecordBatch]
+) -> DataFile | None:
+    """The rows as a new file in the partition of `task`; None, and nothing is written, where there are none.
 
     Raises TransportError when the storage does not take it; nothing was changed then.
     """
-    try:
-        return _write(place, task, schema, batches)
-    except OSError as error:
-        trouble = storage_trouble(place.table.location(), error)
-        raise TransportError(f"{trouble}; nothing was changed") from error
-
-
-def _write(place: Place, task: FileScanTask, schema: Schema, batches: Iterable[pa.RecordBatch]) -> Rewritten:
-    new = NewFile(place.table, schema, task.file, f"{place.origin.id}/rewritten")
+    new = NewFile(table, schema, task.file, f"{origin}/rewritten")
     try:
         for batch in batches:
             new.add(batch)
-        return Rewritten(task, new.close())
-    except BaseException:
+        return new.close()
+    except BaseException as error:
         new.abandon()
+        if isinstance(error, OSError):
+            trouble = storage_trouble(table.location(), error)
+            raise TransportError(f"{trouble}; nothing was changed") from error
         raise
+
+
+def each(
+    table: Table,
+    tasks: Sequence[FileScanTask],
+    work: Callable[[Table, FileScanTask], Result],
+    engine: Engine | None,
+) -> list[Result]:
+    """What `work` makes of each file. Raises the first error of one."""
+    results = Spread(engine).over(table, tasks, work, bytes_of=lambda task: task.file.file_size_in_bytes)
+    return list(unless_wrong(results))
 
 
 def with_files(

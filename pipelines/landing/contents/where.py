@@ -24,7 +24,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -95,6 +95,9 @@ _TEXTS = {
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 
 
+Leaf = TypeVar("Leaf")
+
+
 @dataclass(frozen=True)
 class _Test:
     """One test of a column; `op` is a sign, `in`, `like`, `null` or `nan`."""
@@ -105,11 +108,11 @@ class _Test:
 
 
 @dataclass(frozen=True)
-class _Joined:
+class _Joined(Generic[Leaf]):
     """`and`, `or`, `not` of others."""
 
     op: str
-    parts: tuple["_Joined | _Test", ...]
+    parts: tuple["_Joined[Leaf] | Leaf", ...]
 
 
 @dataclass(frozen=True)
@@ -121,26 +124,26 @@ class _Bound:
     values: tuple[Any, ...] = ()
 
 
-_Tree = _Joined | _Test
+_Tree = _Joined[_Test] | _Test
+_BoundTree = _Joined[_Bound] | _Bound
 
 
 @dataclass(frozen=True)
 class Where:
     """A filter bound to the columns of a schema. `fields` are the ids of those it names."""
 
-    tree: _Tree
-    bound: dict[int, _Bound]
+    tree: _BoundTree
     schema: Schema
 
     @property
     def fields(self) -> frozenset[int]:
         """The ids of the columns that are named."""
-        return frozenset(b.field.field_id for b in self.bound.values())
+        return frozenset(test.field.field_id for test in _leaves(self.tree))
 
     @property
     def columns(self) -> list[str]:
         """Their names, sorted."""
-        return sorted({b.field.name for b in self.bound.values()})
+        return sorted({test.field.name for test in _leaves(self.tree)})
 
     def taken(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """For each row whether the filter takes it, never null. `batch` has the columns by name."""
@@ -150,9 +153,9 @@ class Where:
     def values(self) -> tuple[NestedField, pa.Array] | None:
         """The column and its values where the filter is `column = value` or `column in (...)`; None for any
         other one."""
-        if not isinstance(self.tree, _Test) or self.tree.op not in ("=", "in"):
+        bound = self.tree
+        if not isinstance(bound, _Bound) or bound.test.op not in ("=", "in"):
             return None
-        bound = self.bound[id(self.tree)]
         return bound.field, pa.array(list(bound.values), schema_to_pyarrow(bound.field.field_type))
 
     @property
@@ -161,12 +164,11 @@ class Where:
         are the table's partitions. Statistics of other columns are other writers' word."""
         return self._pruned(self.tree)
 
-    def _mask(self, tree: _Tree, batch: pa.RecordBatch) -> Any:
+    def _mask(self, tree: _BoundTree, batch: pa.RecordBatch) -> Any:
         """Kleene's rules: of `not (a = 1)` a row whose a is null is neither taken nor left by the test, and
         what is null at the end is not taken. So a filter and its opposite both leave it."""
-        if isinstance(tree, _Test):
-            bound = self.bound[id(tree)]
-            return _column_mask(bound, batch.column(bound.field.name))
+        if isinstance(tree, _Bound):
+            return _column_mask(tree, batch.column(tree.field.name))
         masks = [self._mask(part, batch) for part in tree.parts]
         if tree.op == "not":
             return pc.invert(masks[0])
@@ -176,13 +178,12 @@ class Where:
             whole = join(whole, mask)
         return whole
 
-    def _pruned(self, tree: _Tree) -> BooleanExpression:
+    def _pruned(self, tree: _BoundTree) -> BooleanExpression:
         """A part narrows the files only where every taken row fulfils it, which is so below `and` alone:
         under `or` a row may be taken by the other part, under `not` by the opposite."""
-        if isinstance(tree, _Test):
-            bound = self.bound[id(tree)]
-            if bound.field.name == _HOUR and tree.op in _PRUNE:
-                return _PRUNE[tree.op](term=_HOUR, value=bound.values[0].isoformat())
+        if isinstance(tree, _Bound):
+            if tree.field.name == _HOUR and tree.test.op in _PRUNE:
+                return _PRUNE[tree.test.op](term=_HOUR, value=tree.values[0].isoformat())
         elif tree.op == "and":
             whole: BooleanExpression = AlwaysTrue()
             for part in tree.parts:
@@ -199,10 +200,7 @@ def parse(text: str, schema: Schema) -> Where:
         tree = _parsed(text)
     except RecursionError:
         raise ConfigError("--where has too many parentheses within one another") from None
-    bound: dict[int, _Bound] = {}
-    for test in _tests(tree):
-        bound[id(test)] = _bind(test, schema)
-    return Where(tree, bound, schema)
+    return Where(_bound_to(tree, schema), schema)
 
 
 def _parsed(text: str) -> _Tree:
@@ -225,12 +223,18 @@ def _parsed(text: str) -> _Tree:
     return tree
 
 
-def _tests(tree: _Tree) -> Iterator[_Test]:
+def _bound_to(tree: _Tree, schema: Schema) -> _BoundTree:
     if isinstance(tree, _Test):
+        return _bind(tree, schema)
+    return _Joined(tree.op, tuple(_bound_to(part, schema) for part in tree.parts))
+
+
+def _leaves(tree: _BoundTree) -> Iterator[_Bound]:
+    if isinstance(tree, _Bound):
         yield tree
     else:
         for part in tree.parts:
-            yield from _tests(part)
+            yield from _leaves(part)
 
 
 # --- the language --------------------------------------------------------------------------------

@@ -13,11 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pyiceberg.table import Table
 
 from pipelines.landing.doctor.trial import Came, Grade, Question
-from pipelines.landing.run.task import task_io
-from pipelines.landing.run.write import public_properties
 from pipelines.landing.spark.probe import workers_problem
 from pipelines.landing.spark.session import Engine, Task
 from pipelines.landing.table.trouble import storage_trouble
+from pipelines.landing.worker import public_properties, task_io
 from sls_io.values.cures import Do
 from sls_io.values.errors import ConfigError, SlsError
 from sls_io.values.settings import Service

@@ -4,17 +4,21 @@ The ledger and its sums were made from one pull; here a second one, at another t
 numbers independently. Nothing is held, moved or written.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
+from pyiceberg.table import Table
+
+from pipelines.landing.contents.spread import HERE, Spread, unless_wrong
 from pipelines.landing.ledger.values import Count
 from sls_io.decoding.decode import Decoder
 from sls_io.decoding.readings import readings
 from sls_io.planning.survey import survey_hours, survey_live
 from sls_io.values.claim import SUM_MODULUS, Ledger
-from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import CursorExpired, ShardGone
-from sls_io.values.settings import SHARD_MB_PER_S
+from sls_io.values.settings import SHARD_MB_PER_S, Service
 from sls_io.values.window import Cursor, Window
 from sls_io.wire.client import SlsClient
 from sls_io.wire.fetch import Fetch
@@ -22,6 +26,8 @@ from sls_io.wire.pace import Pace
 
 _HOURS_MAX = 24 * 3660
 _BYTES_MAX = 2**63
+_ROW_BYTES = 100
+"""About what a row of short logs is to pull."""
 
 
 @dataclass
@@ -44,35 +50,53 @@ class SecondPull:
 
 
 def pull_again(
-    client: SlsClient, ledger: Ledger, *, hours: range | None = None, clock: Clock = SYSTEM_CLOCK
+    client: SlsClient, table: Table, ledger: Ledger, *, hours: range | None = None, spread: Spread = HERE
 ) -> SecondPull:
     """Pull every landed window of these receive hours (since 1970), or of all that retention holds.
 
-    One page in memory. Raises TransportError or ServiceError when the service stays away.
+    Windows of one shard are pulled one after the other, so that its quota is kept; one page in memory. Raises
+    TransportError or ServiceError when the service stays away.
     """
-    found, paces = SecondPull(), dict[int, Pace]()
+    of_shards, found = defaultdict[int, list[Window]](list), SecondPull()
     for window, cut in _kept(client, ledger, hours):
         found.cut |= {window} if cut else set()
-        rows, total = 0, 0
-        pace = paces.setdefault(window.shard, Pace(SHARD_MB_PER_S, clock=clock))
-        endless = float("inf")
-        fetch = Fetch(client, window, bytes_max=_BYTES_MAX, deadline_s=endless, pace=pace, clock=clock)
-        decoder = Decoder(ledger.origin, ())
-        try:
-            for _, reading in readings(fetch, decoder):  # counted by the rule it landed by
-                for part in reading.parts(window.hour):
-                    rows, total = rows + part.rows, (total + part.sum) % SUM_MODULUS
-            whole = fetch.proved()
-        except (CursorExpired, ShardGone):
-            whole = False
-        if fetch.stopped and fetch.error is not None:
-            raise fetch.error
-        if fetch.stopped:
-            found.missed[window] = f"a page could not be read: {fetch.cause}"
-        elif not whole:
-            found.missed[window] = "retention took it meanwhile"
-        else:
-            found.windows[window] = rows, total
+        of_shards[window.shard].append(window)
+    work = partial(_pulled, client.service, ledger.origin)
+    for part in unless_wrong(
+        spread.over(
+            table,
+            list(of_shards.values()),
+            work,
+            bytes_of=lambda windows: ledger.shards[windows[0].shard].rows * _ROW_BYTES,
+        )
+    ):
+        found.windows |= part.windows
+        found.missed |= part.missed
+    return found
+
+
+def _pulled(service: Service, origin: str, table: Table, windows: list[Window]) -> SecondPull:
+    """Windows of one shard."""
+    found, pace = SecondPull(), Pace(SHARD_MB_PER_S)
+    with SlsClient(service) as client:
+        for window in windows:
+            fetch = Fetch(client, window, bytes_max=_BYTES_MAX, deadline_s=float("inf"), pace=pace)
+            rows = total = 0
+            try:
+                for _, reading in readings(fetch, Decoder(origin, ())):  # counted by the rule it landed by
+                    for part in reading.parts(window.hour):
+                        rows, total = rows + part.rows, (total + part.sum) % SUM_MODULUS
+                whole = fetch.proved()
+            except (CursorExpired, ShardGone):
+                whole = False
+            if fetch.stopped and fetch.error is not None:
+                raise fetch.error
+            if fetch.stopped:
+                found.missed[window] = f"a page could not be read: {fetch.cause}"
+            elif not whole:
+                found.missed[window] = "retention took it meanwhile"
+            else:
+                found.windows[window] = rows, total
     return found
 
 

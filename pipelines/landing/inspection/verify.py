@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from pyiceberg.table import Table
 
+from pipelines.landing.contents.spread import HERE, Spread
 from pipelines.landing.hours import hours_text
 from pipelines.landing.inspection import cures
 from pipelines.landing.inspection.evidence import Evidence, Scope, gather
@@ -46,10 +47,11 @@ def verify(
     hours: range | None = None,
     sums_of_others: bool = True,
     rows: Chosen = no_file,
+    spread: Spread = HERE,
 ) -> Proof:
     """Prove the logstore's part of its table. With `pull`, what has landed is pulled again and
     compared: of these receive hours (since 1970), or of all that retention holds. Of files that `rows` takes
-    every column is read.
+    every column is read. `spread` says where it is done.
 
     Rows of the table's other origins are held against their ledgers, without their services. Without
     `sums_of_others` only their number, by the manifests: where each of them is proven by itself, nobody has
@@ -59,7 +61,7 @@ def verify(
     everything else is a problem in the `Proof`.
     """
     try:
-        return _verified(logstore, lake, client, Scope(pull, hours, sums_of_others, rows))
+        return _verified(logstore, lake, client, Scope(pull, hours, sums_of_others, rows, spread))
     except Misread as error:
         # Nothing is known to be wrong with the table, so nothing is said that would take rows from it.
         return Proof(logstore.table, client.origin().id, problems=(str(error),))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from pyiceberg.table import FileScanTask, Table
 
+from pipelines.landing.contents.spread import HERE, Portion, Spread, bytes_of, portions_of, unless_wrong
 from pipelines.landing.ledger.reading import Unreadable, read_whole
 
 DAYS = 7
@@ -54,23 +55,27 @@ def of_day(now_s: float) -> Chosen:
 
 
 def read_chosen(
-    table: Table, tasks: Iterable[FileScanTask], chosen: Chosen
+    table: Table, tasks: Iterable[FileScanTask], chosen: Chosen, spread: Spread = HERE
 ) -> tuple[WholeFiles, list[Unreadable]]:
     """Read those of these files that are `chosen`; which of them are gone or damaged. Raises TransportError
     when the storage does not answer, Misread as `reading` does."""
-    lost: list[Unreadable] = []
-    files = rows = rest = 0
+    tasks = list(tasks)
+    mine = [task for task in tasks if chosen(task.file.file_path)]
+    read = unless_wrong(spread.over(table, portions_of(mine), _read_each, bytes_of=bytes_of))
+    lost = [error for errors in read for error in errors]
+    gone = {error.path for error in lost}
+    rows = [int(task.file.record_count) for task in mine if task.file.file_path not in gone]
+    return WholeFiles(len(rows), sum(rows), len(tasks) - len(mine)), lost
+
+
+def _read_each(table: Table, tasks: Portion) -> list[Unreadable]:
+    lost = list[Unreadable]()
     for task in tasks:
-        if not chosen(task.file.file_path):
-            rest += 1
-            continue
         try:
             read_whole(table, task.file)
         except Unreadable as error:
             lost.append(error)
-        else:
-            files, rows = files + 1, rows + int(task.file.record_count)
-    return WholeFiles(files, rows, rest), lost
+    return lost
 
 
 def _name(path: str) -> bytes:

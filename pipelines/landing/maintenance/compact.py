@@ -2,8 +2,12 @@
 
 An hour is sealed when every frontier of its logstore has passed it: no live run adds to it any more. Its
 small files become files of the target size in `data/<origin>/compacted/`. A file there is never compacted
-again, so a row is written anew at most once. Compaction runs in this process, a file at a time, without
-Spark. The new files are read again, and their rows and identity sum compared, before they are committed.
+again, so a row is written anew at most once. Small files that make a new one are a part; parts are written
+here, or as tasks of Spark where they are large (`spread.py`), some megabytes of rows in memory. Each new file
+is read again, and its rows and identity sum compared, before anything is committed.
+
+Worked example: an hour has 700 files of 2 MB. At a target of 512 MB they are three parts, in the order of
+their first shards and cursors: so the new files' bounds stay narrow, and a reader of one shard opens one.
 
 Why it cannot disturb a landing: a landing adds files to hours that are not sealed, or to hours that a person
 named; a compaction replaces files that are there, in one commit that requires the table as it was read.
@@ -18,7 +22,9 @@ marked as deleted. Files with row-level deletes are left alone.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from functools import partial
+from itertools import islice
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +34,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.commit import authored
+from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.commit.operation import Planned, Tools
 from pipelines.landing.contents.cells import origin_and_hour
+from pipelines.landing.contents.spread import HERE, Spread, bytes_of, unless_wrong
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.place import Looked
 from pipelines.landing.ledger.reading import batches_of, tasks_of
@@ -42,12 +50,15 @@ from pipelines.landing.table.new_file import NewFile
 from pipelines.landing.table.trouble import storage_trouble
 from sls_io.decoding.decode import identity_sum
 from sls_io.values.claim import SUM_MODULUS, Ledger
-from sls_io.values.errors import InvariantBroken, LandingConflict, LedgerBroken, TransportError
+from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.errors import InvariantBroken, LandingConflict, LedgerBroken, SlsError, TransportError
 from sls_io.values.window import HOUR_S
 
 TARGET_BYTES = 512 * 1024**2
 FOLDER = "compacted"
 _LARGE = 0.75
+_PARTS_A_BATCH = 256
+"""Of half a GB each: hours on a single core, and far from the age at which files may not be published."""
 _SHARDS_NAMED_MAX = 5
 Why = Literal["unsealed", "few", "done", "marked", "unknown"]
 _WHY: Mapping[Why, str] = {
@@ -74,6 +85,16 @@ class CompactableHour:
     files_after: int | None = None
     snapshot_id: int | None = None
     tasks: tuple[FileScanTask, ...] = field(default=(), repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class HourPart:
+    """Small files of a logstore and receive hour that are written as one file."""
+
+    origin: str
+    hour: int
+    tasks: tuple[FileScanTask, ...]
+    target_bytes: int
 
 
 @dataclass(frozen=True)
@@ -106,7 +127,7 @@ def plan_compaction(looked: Looked, *, target_bytes: int = TARGET_BYTES) -> list
     """Sealed hours with more small files than files of the target size would hold; oldest first."""
     hours, order = [], _order(looked.table.schema())
     for (origin, hour, *_), tasks in _small(looked, target_bytes):
-        size = sum(task.file.file_size_in_bytes for task in tasks)
+        size = bytes_of(tuple(tasks))
         if len(tasks) > -(-size // target_bytes):
             rows = sum(task.file.record_count for task in tasks)
             hours.append(
@@ -180,33 +201,107 @@ def _small(looked: Looked, target_bytes: int) -> list[tuple[tuple[Any, ...], lis
     return sorted(found.items(), key=lambda item: (item[0][1], item[0][0]))
 
 
-def compaction(
-    look: Callable[[], Looked], hour: CompactableHour, *, target_bytes: int = TARGET_BYTES
-) -> Planned[CompactableHour]:
-    """The files of `hour` written together, on the table that `look` gives then.
+def parts_of(hour: CompactableHour, target_bytes: int) -> list[HourPart]:
+    """The files of an hour as parts of about the target size, each of which becomes one file.
 
-    Its work raises LandingConflict when they were changed since they were planned. New files that were not
-    committed are the sweep's.
-
-    Story: hours are planned together and written one after the other. Meanwhile another engine deletes rows
-    of a file of the last hour without touching the file: written together with others as it was planned, it
-    would bring them back. So what each commit is made on is looked at, too.
+    As many as hold them; a file goes where its middle lies, so a part may be larger by a file. Worked
+    example: of four files of 0.7 times the target, 2.8 together, the middles lie in the first, second, second
+    and third of three parts.
     """
-    first, paths = look(), frozenset(task.file.file_path for task in hour.tasks)
-    deed = Deed(Operation.COMPACT, hour_text(hour.hour))
+    size = bytes_of(hour.tasks)
+    count, before = -(-size // target_bytes), 0
+    found = defaultdict[int, list[FileScanTask]](list)
+    for task in hour.tasks:
+        middle = 2 * before + task.file.file_size_in_bytes
+        found[min(count - 1, middle * count // (2 * size))].append(task)
+        before += task.file.file_size_in_bytes
+    return [
+        HourPart(hour.origin, hour.hour, tuple(tasks), target_bytes) for _, tasks in sorted(found.items())
+    ]
 
-    def on(place: Looked, added: tuple[DataFile, ...]) -> Planned[CompactableHour]:
-        def again() -> Planned[CompactableHour]:
-            now = look()
-            _check_shown(now, hour, first.state.schema_id)
-            return on(now, added)
 
-        change = replace(authored.unchanged(place.head, place.state, deed), dropped=paths, added=added)
-        return Planned(replace(hour, files_after=len(added)), place, change, again=again)
+class Compaction(NamedTuple):
+    """An hour with the plan that writes its files together, and the age that these have by then."""
+
+    hour: CompactableHour
+    planned: Planned[CompactableHour]
+    fresh: Freshness
+
+
+def compactions(
+    look: Callable[[], Looked],
+    hours: Iterable[CompactableHour],
+    spread: Spread = HERE,
+    *,
+    target_bytes: int = TARGET_BYTES,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Iterator[Compaction]:
+    """Plans of these hours, to be executed as they come. Each is committed on the table that `look` gives
+    then.
+
+    The work of one raises LandingConflict when its files were changed since they were planned. New files that
+    were not committed are the sweep's.
+
+    Story: files of many hours are written together, and the hours are committed one after the other.
+    Meanwhile another engine deletes rows of a file of the last hour without touching the file: as it was
+    planned, the new file would bring them back. So what each commit is made on is looked at.
+    """
+    for some in _batches((hour, parts_of(hour, target_bytes)) for hour in hours):
+        fresh, looked = Freshness(clock), look()
+        every = [part for _, parts in some for part in parts]
+        files = spread.over(looked.table, every, written_together, bytes_of=lambda part: bytes_of(part.tasks))
+        taken, begin = list[DataFile | SlsError](), 0
+        for hour, parts in some:
+            write = partial(_those, files, taken, range(begin, begin := begin + len(parts)))
+            yield Compaction(hour, _planned(look, looked, hour, write), fresh)
+
+
+def _batches(
+    hours: Iterable[tuple[CompactableHour, list[HourPart]]],
+) -> Iterator[list[tuple[CompactableHour, list[HourPart]]]]:
+    """Hours whose files are written before the first of them is committed."""
+    some, count = list[tuple[CompactableHour, list[HourPart]]](), 0
+    for hour, parts in hours:
+        if some and count + len(parts) > _PARTS_A_BATCH:
+            yield some
+            some, count = [], 0
+        some.append((hour, parts))
+        count += len(parts)
+    if some:
+        yield some
+
+
+def _those(
+    files: "Iterator[DataFile | SlsError]", taken: "list[DataFile | SlsError]", places: range
+) -> tuple[DataFile, ...]:
+    """Those in these places, whoever asked for files before; `taken` keeps what has come."""
+    taken.extend(islice(files, max(0, places.stop - len(taken))))
+    return tuple(unless_wrong(taken[places.start : places.stop]))
+
+
+def _planned(
+    look: Callable[[], Looked],
+    first: Looked,
+    hour: CompactableHour,
+    write: Callable[[], tuple[DataFile, ...]],
+) -> Planned[CompactableHour]:
+    deed, paths = Deed(Operation.COMPACT, hour_text(hour.hour)), {task.file.file_path for task in hour.tasks}
+
+    def on(added: tuple[DataFile, ...]) -> Planned[CompactableHour]:
+        place = look()
+        _check_shown(place, hour, first.state.schema_id)
+        unchanged = authored.unchanged(place.head, place.state, deed)
+        change = replace(unchanged, dropped=frozenset(paths), added=added)
+        return Planned(replace(hour, files_after=len(added)), place, change, again=partial(on, added))
 
     def work(tools: Tools) -> Planned[CompactableHour]:
-        _check_shown(first, hour, first.state.schema_id)
-        return on(first, tuple(_rewritten(first.table, hour, target_bytes)))
+        try:
+            added = write()
+        except LedgerBroken:
+            # A file that was taken away meanwhile is not lost.
+            _check_shown(look(), hour, first.state.schema_id)
+            raise
+        return on(added)
 
     return Planned(hour, first, None, work=work)
 
@@ -238,33 +333,36 @@ def _order(schema: Schema) -> Callable[[FileScanTask], tuple[int, int, str]]:
     return key
 
 
-def _rewritten(table: Table, hour: CompactableHour, target_bytes: int) -> list[DataFile]:
-    """The rows of the hour's files in new files; proven to be the same rows.
+def written_together(table: Table, part: HourPart) -> DataFile:
+    """The rows of a part's files in a new file; proven to be the same rows.
 
     Raises as `reading.py` does, and TransportError when the storage does not take them.
     """
-    writer = _Writer(table, hour, target_bytes)
+    like, folder = part.tasks[0].file, f"{part.origin}/{FOLDER}"
+    group_bytes = min(ROW_GROUP_BYTES, 8 * part.target_bytes)
+    new = NewFile(table, table.schema(), like, folder, name=f"{part.hour}-", group_bytes=group_bytes)
     rows = total = 0
     try:
-        for task in hour.tasks:
-            for part in _read(table, task):
-                rows, total = rows + part.num_rows, total + _sum(part)
-                writer.add(part)
-        files = writer.finish()
-        written = [_counted(table, file) for file in files]
+        for task in part.tasks:
+            for batch in _read(table, task):
+                rows, total = rows + batch.num_rows, total + _sum(batch)
+                new.add(batch)
+        file = new.close()
+        written = _counted(table, file) if file else (0, 0)
     except BaseException as error:
-        writer.abandon()
+        new.abandon()
         if isinstance(error, OSError):
             raise TransportError(storage_trouble(table.location(), error)) from error
         raise
-    if (rows, total % SUM_MODULUS) != (sum(n for n, _ in written), sum(s for _, s in written) % SUM_MODULUS):
+    if file is None or written != (rows, total % SUM_MODULUS):
         raise InvariantBroken("files written together do not hold the rows that were read")
-    if rows != hour.rows:
+    said = sum(int(task.file.record_count) for task in part.tasks)
+    if rows != said:
         raise LedgerBroken(
-            f"files of {'.'.join(table.name())} hold {rows} rows, the table says {hour.rows}",
+            f"files of {'.'.join(table.name())} hold {rows} rows, the table says {said}",
             cures=(commands.VERIFY,),
         )
-    return files
+    return file
 
 
 def _read(table: Table, task: FileScanTask) -> Iterator[pa.RecordBatch]:
@@ -278,7 +376,7 @@ def _counted(table: Table, file: DataFile) -> tuple[int, int]:
     """(rows, identity sum) of a file as it lies in storage."""
     with table.io.new_input(file.file_path).open() as stream:
         parts = [(batch.num_rows, _sum(batch)) for batch in rows_of_file(stream, _IDENTITY)]
-    return sum(n for n, _ in parts), sum(s for _, s in parts)
+    return sum(n for n, _ in parts), sum(s for _, s in parts) % SUM_MODULUS
 
 
 def _sum(part: pa.RecordBatch) -> int:
@@ -287,36 +385,3 @@ def _sum(part: pa.RecordBatch) -> int:
         identity_sum(int(shard), cursors[shards == shard], indexes[shards == shard])
         for shard in np.unique(shards)
     )
-
-
-class _Writer:
-    """Files of about the target size in one partition."""
-
-    def __init__(self, table: Table, hour: CompactableHour, target_bytes: int) -> None:
-        self._table, self._hour, self._target = table, hour, target_bytes
-        self._files: list[DataFile] = []
-        self._new = self._next()
-
-    def _next(self) -> NewFile:
-        hour, most = self._hour, min(ROW_GROUP_BYTES, 8 * self._target)
-        like, folder = hour.tasks[0].file, f"{hour.origin}/{FOLDER}"
-        return NewFile(
-            self._table, self._table.schema(), like, folder, name=f"{hour.hour}-", group_bytes=most
-        )
-
-    def add(self, part: pa.RecordBatch) -> None:
-        """Rows for the file that is written now; where it has its size, the next ones go to another."""
-        self._new.add(part)
-        if self._new.size >= self._target:
-            self.finish()
-            self._new = self._next()
-
-    def finish(self) -> list[DataFile]:
-        """Close the last file; all that were written."""
-        if file := self._new.close():
-            self._files.append(file)
-        return self._files
-
-    def abandon(self) -> None:
-        """After a failure."""
-        self._new.abandon()

@@ -27,9 +27,11 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Effect, Note
+from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.commit.operation import TRIES_MAX, Done, NothingToDo, Planned, Tools, View, execute
 from pipelines.landing.commit.standing import Made, commits
 from pipelines.landing.contents import sameness
+from pipelines.landing.contents.spread import HERE, Spread
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection import cures
 from pipelines.landing.inspection.history import Orphan, find_orphans, needed_by
@@ -129,7 +131,8 @@ class Maintainer:
     """One maintenance of one table.
 
     `keep_s`: a younger snapshot stays, however many there are. `floor_s`: no younger file is deleted; at
-    least a day and three times the longest run of the logstore. `on_event` hears the name of each step's
+    least a day and three times the longest run of the logstore. `spread`: where files are written together.
+    `on_event` hears the name of each step's
     commit before it is sent.
     """
 
@@ -143,6 +146,7 @@ class Maintainer:
         snapshots_max: int = SNAPSHOTS_MAX,
         keep_s: float = 0.0,
         floor_s: float = SWEEP_FLOOR_S,
+        spread: Spread = HERE,
         clock: Clock = SYSTEM_CLOCK,
         on_event: Callable[[str], None] = lambda name: None,
     ) -> None:
@@ -158,7 +162,7 @@ class Maintainer:
         self.lake, self.name, self.clock, self._logstore = lake, logstore.table, clock, logstore
         self.target_bytes, self.manifests_max = target_bytes, manifests_max
         self.snapshots_max, self.floor_s, self._on_event = snapshots_max, floor_s, on_event
-        self._keep_s = keep_s
+        self._keep_s, self._spread = keep_s, spread
         self._put_off: list[str] = []
         self._unsettled = False
         self._made = Made(self.name)
@@ -301,10 +305,11 @@ class Maintainer:
     def _compact(self, hours: Iterable[CompactableHour]) -> tuple[CompactableHour, ...]:
         done = []
         unreadable: list[tuple[CompactableHour, Unreadable]] = []
-        for hour in hours:
+        clock, size = self.clock, self.target_bytes
+        for each in compact.compactions(self._look, hours, self._spread, target_bytes=size, clock=clock):
+            hour = each.hour
             try:
-                planned = compact.compaction(self._look, hour, target_bytes=self.target_bytes)
-                made = self._done("compact", planned)
+                made = self._done("compact", each.planned, each.fresh)
             except Unreadable as error:
                 unreadable.append((hour, error))
             except (LandingConflict, LedgerBroken, TransportError) as error:
@@ -385,9 +390,9 @@ class Maintainer:
         since_ms = (self.clock.now() - self._keep_s) * 1000 if self._keep_s else float("inf")
         return expired(table, snapshots_max, coming, since_ms=since_ms)
 
-    def _done(self, step: str, planned: Planned[View]) -> Done[View]:
+    def _done(self, step: str, planned: Planned[View], fresh: Freshness | None = None) -> Done[View]:
         tools = Tools(self.clock, on_event=lambda event: self._on_event(f"{step}.built"))
-        done = execute(self.lake, planned, tools)
+        done = execute(self.lake, planned, tools, fresh)
         self._made.snapshot(done.snapshot)
         return done
 

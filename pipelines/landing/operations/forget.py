@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import And
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import FileScanTask
+from pyiceberg.table import FileScanTask, Table
 from pyiceberg.types import NestedField
 
 from pipelines.landing.barring import BARS_MAX, Bar
@@ -171,17 +171,13 @@ class _Removal:
 
     def _work(self, view: Forget, tools: Tools) -> Planned[Forget]:
         """Write what stays of the files anew. Rows that land meanwhile are not looked at."""
-        place, schema, files = self.place, self.place.table.schema(), list[DataFile]()
-        left = slices.slice_of(place, self.whole).rows
-        for task in self.partly:
-            keeper = _Keeper(place.origin.id, self.where)
-            done = rewrite.write(place, task, schema, keeper.kept(rewrite.read(place, task, schema)))
-            left += keeper.dropped
-            if done.file is not None:
-                files.append(done.file)
+        place, without = self.place, partial(_without, self.where, self.place.origin.id)
+        made = rewrite.each(place.table, self.partly, without, tools.engine)
+        files = tuple(file for file, _ in made if file is not None)
+        left = slices.slice_of(place, self.whole).rows + sum(dropped for _, dropped in made)
         if left != view.rows:
             raise InvariantBroken(f"{left} rows of {place.name} would leave, {view.rows} were counted")
-        tasks, change_on = (*self.whole, *self.partly), partial(self._change_on, tuple(files))
+        tasks, change_on = (*self.whole, *self.partly), partial(self._change_on, files)
         return rewrite.with_files(view, place, tasks, change_on, self.look)
 
     def _change_on(self, files: tuple[DataFile, ...], now: Place) -> authored.Change:
@@ -461,6 +457,15 @@ def _check_reached(place: Place, hour: int) -> None:
                 f"shard {shard} of {place.origin.id} has reached {moment_text(entry.reached_s)} of the "
                 "receive time; ask for earlier hours, or name rows with --where"
             )
+
+
+def _without(
+    where: Where | None, origin: str, table: Table, task: FileScanTask
+) -> tuple[DataFile | None, int]:
+    """A file written anew without the rows of a logstore that `where` takes, and how many these were."""
+    keeper, schema = _Keeper(origin, where), table.schema()
+    file = rewrite.write(table, origin, task, schema, keeper.kept(rewrite.read(table, task, schema)))
+    return file, keeper.dropped
 
 
 class _Keeper:

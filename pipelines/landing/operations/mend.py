@@ -14,14 +14,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import And
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask
+from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.barring import Barring
 from pipelines.landing.commit import authored
@@ -78,6 +78,62 @@ class Mend(Effect):
         return f"{self.table}: rows of these hours {_ABOUT[self.mode]}, read again with today's contract"
 
 
+class _Made(NamedTuple):
+    """A file written anew, if a row of it is left, and the cells of the rows that leave."""
+
+    file: DataFile | None
+    leaving: cells.Cells
+
+
+@dataclass(frozen=True)
+class _Rereading:
+    """How rows of these receive hours are read again, wherever it is done: called with the table and a file,
+    it writes that anew in the columns of `schema`. `cut`: the edges of the ledger."""
+
+    mode: Kept
+    logstore: Logstore
+    origin: str
+    hours: range
+    schema: Schema
+    barring: Barring
+    cut: cells.Edges
+
+    @property
+    def reader(self) -> kept.RowReader:
+        """What reads a row again. Raises ConfigError where the settings forbid it."""
+        logstore, origin = self.logstore, self.origin
+        contract, transform = Contract.from_columns(logstore.columns), Transform(logstore.transform)
+        if self.mode == "errors":
+            return _OwnRows(kept.FromBytes(contract, origin, self.schema, transform), origin, self.hours)
+        if logstore.transform:
+            raise ConfigError(
+                f"the settings of {logstore.name} have a transform, and it has made these rows what they "
+                "are: it cannot be called on them twice",
+                cures=(commands.of_hours(commands.REPLACE, spans(self.hours)[0], "lands the hours again"),),
+            )
+        return _OwnRows(rest.FromRest(contract), origin, self.hours)
+
+    def __call__(self, table: Table, task: FileScanTask) -> _Made:
+        leaving = list[cells.Identities]()
+        again = map(partial(kept.mended, self.reader), rewrite.read(table, task, self.schema))
+        file = rewrite.write(table, self.origin, task, self.schema, self._sifted(again, leaving))
+        rows = sum(len(part.cursors) for part in leaving) + (file.record_count if file else 0)
+        if rows == 0 or (not task.delete_files and rows != task.file.record_count):
+            name = ".".join(table.name())
+            raise InvariantBroken(f"a file of {name} has other rows after they were read again")
+        return _Made(file, cells.cells_in(leaving, self.cut))
+
+    def _sifted(
+        self, batches: Iterable[pa.RecordBatch], leaving: list[cells.Identities]
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows without those of the logstore that may not land, which join `leaving`."""
+        for batch in batches:
+            taken = barred_rows(self.barring, batch, self.origin)
+            gone = batch.filter(taken)
+            leaving.extend(cells.apart(gone) if gone.num_rows else ())
+            yield batch.filter(pc.invert(taken)) if gone.num_rows else batch
+
+
 @dataclass(frozen=True)
 class _Mending:
     """Files of the table that was looked at, `tasks`, whose rows change when they are read again. `look`
@@ -85,28 +141,18 @@ class _Mending:
 
     place: Place
     look: Callable[[], Place]
-    logstore: Logstore
-    hours: range
-    schema: Schema
+    rereading: _Rereading
     evolved: bool
-    barring: Barring
     tasks: tuple[FileScanTask, ...]
 
     def work(self, view: Mend, tools: Tools) -> Planned[Mend]:
         """Write them anew."""
-        place, files = self.place, list[DataFile]()
-        reader = _reader(view.mode, self.logstore, place, self.schema, self.hours)
-        sieve = _Sieve(place, self.barring)
-        for task in self.tasks:
-            kept_until_now = sieve.left
-            batches = map(partial(kept.mended, reader), rewrite.read(place, task, self.schema))
-            done = rewrite.write(place, task, self.schema, sieve.kept(batches))
-            rows = sieve.left - kept_until_now + (done.file.record_count if done.file else 0)
-            if rows == 0 or (not task.delete_files and rows != task.file.record_count):
-                raise InvariantBroken(f"a file of {place.name} has other rows after they were read again")
-            files.extend([done.file] if done.file else ())
-        deed = Deed(_OPERATIONS[view.mode], hours_text(self.hours))
-        change_on = partial(self._change_on, deed, tuple(files), sieve.leaving)
+        place, asked = self.place, self.rereading
+        made = rewrite.each(place.table, self.tasks, asked, tools.engine)
+        files = tuple(each.file for each in made if each.file is not None)
+        leaving = slices.sorted_by(place.ledger, (cell for each in made for cell in each.leaving))
+        deed = Deed(_OPERATIONS[asked.mode], hours_text(asked.hours))
+        change_on = partial(self._change_on, deed, files, leaving)
         return rewrite.with_files(view, place, self.tasks, change_on, self.look)
 
     def _change_on(
@@ -127,31 +173,8 @@ class _Mending:
             dropped=frozenset(task.file.file_path for task in self.tasks),
             added=files,
             window_origin=self.place.origin.id,
-            schema=self.schema if self.evolved else None,
+            schema=self.rereading.schema if self.evolved else None,
         )
-
-
-class _Sieve:
-    """Rows that were read again without those of the logstore that may not land: `left` of these so far."""
-
-    def __init__(self, place: Place, barring: Barring) -> None:
-        self._place, self._barring, self._cut = place, barring, cells.edges([place.ledger])
-        self._cells = list[cells.Cell]()
-        self.left = 0
-
-    def kept(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Each batch without them."""
-        for batch in batches:
-            taken = barred_rows(self._barring, batch, self._place.origin.id)
-            gone = batch.filter(taken)
-            self.left += gone.num_rows
-            self._cells += cells.cells_in(cells.apart(gone), self._cut) if gone.num_rows else ()
-            yield batch.filter(pc.invert(taken)) if gone.num_rows else batch
-
-    @property
-    def leaving(self) -> slices.Slice:
-        """What they were, as the ledger knows them."""
-        return slices.sorted_by(self._place.ledger, self._cells)
 
 
 def barred_rows(barring: Barring, batch: pa.RecordBatch, origin: str) -> pa.BooleanArray:
@@ -172,15 +195,16 @@ def plan_mend(
     contract = Contract.from_columns(logstore.columns)
     evolved = contract.evolved(place.table.metadata, held_columns(place.table))
     schema = evolved or place.table.schema()
-    reader = _reader(kept_in, logstore, place, schema, hours)
-    barring = barring_of(place.state, place.origin, contract, schema)
+    barring, cut = barring_of(place.state, place.origin, contract, schema), cells.edges([place.ledger])
+    rereading = _Rereading(kept_in, logstore, place.origin.id, hours, schema, barring, cut)
+    reader = rereading.reader
     tasks: list[FileScanTask] = []
     rows = mended = changed = barred = 0
     left: Counter[str] = Counter()
     wanted = And(slices.mine(place, hours), reader.about)
     for task in tasks_of(place.table, place.table.scan(row_filter=wanted)):
         found = 0
-        for batch in rewrite.read(place, task, schema, reader.about):
+        for batch in rewrite.read(place.table, task, schema, reader.about):
             chosen = batch.filter(reader.chosen(batch))
             if not chosen.num_rows:
                 continue
@@ -199,7 +223,7 @@ def plan_mend(
     if not tasks:
         return Planned(view, place, None, nothing=f"no row of these hours of {view.table} would change")
     later = partial(look, lake, logstore, client)
-    mending = _Mending(place, later, logstore, hours, schema, evolved is not None, barring, tuple(tasks))
+    mending = _Mending(place, later, rereading, evolved is not None, tuple(tasks))
     return Planned(view, place, None, work=partial(mending.work, view))
 
 
@@ -220,19 +244,6 @@ class _OwnRows:
         inside = pa.array((at >= self._hours.start) & (at < self._hours.stop))
         own = pc.and_(pc.equal(batch.column("__origin__"), self._origin), inside)
         return pc.and_(self._reader.chosen(batch), own)
-
-
-def _reader(kept_in: Kept, logstore: Logstore, place: Place, schema: Schema, hours: range) -> kept.RowReader:
-    contract, transform = Contract.from_columns(logstore.columns), Transform(logstore.transform)
-    if kept_in == "errors":
-        return _OwnRows(kept.FromBytes(contract, place.origin.id, schema, transform), place.origin.id, hours)
-    if logstore.transform:
-        raise ConfigError(
-            f"the settings of {logstore.name} have a transform, and it has made these rows what they are: it "
-            "cannot be called on them twice",
-            cures=(commands.of_hours(commands.REPLACE, spans(hours)[0], "lands the hours again"),),
-        )
-    return _OwnRows(rest.FromRest(contract), place.origin.id, hours)
 
 
 def _check_accounted(place: Place, task: FileScanTask) -> None:

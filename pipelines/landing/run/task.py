@@ -11,7 +11,6 @@ each are written apart from others. A file holds rows of one window; a retried t
 
 import contextlib
 import json
-import platform
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -21,11 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
-from pyiceberg.utils.config import Config
 
-from pipelines.landing import json_log
 from pipelines.landing.barring import Barring
-from pipelines.landing.memory import be_frugal, forget_peak, keep_memory, peak_bytes
 from pipelines.landing.run.tally import PullTally, tell
 from pipelines.landing.table.contract import Contract, decoders_of
 from pipelines.landing.table.data_files import (
@@ -37,18 +33,15 @@ from pipelines.landing.table.data_files import (
     packed,
     parquet_writer,
 )
-from pipelines.landing.table.home import CATALOG
-from pipelines.landing.table.object_store import file_io
 from pipelines.landing.table.trouble import storage_trouble
 from pipelines.landing.transform import Transform, TransformFailed
-from pipelines.landing.umask import keep_others_out
+from pipelines.landing.worker import as_worker, be_frugal, forget_peak, keep_memory, peak_bytes, task_io
 from sls_io.decoding.decode import Decoder, PagePart
 from sls_io.decoding.readings import readings
 from sls_io.planning.values import PlannedWindow
 from sls_io.values.claim import SUM_MODULUS
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import (
-    ConfigError,
     CursorExpired,
     ServiceError,
     ShardGone,
@@ -63,7 +56,6 @@ from sls_io.wire.pace import Pace
 
 ROW_VERSION = 3
 _FILE_BYTES = 512 * 1024 * 1024
-_STORAGE = ("s3.", "client.", "gcs.", "adls.", "hdfs.", "hf.")
 OVERTAKEN = "overtaken"
 UNPROVED = "unproved"
 TRANSFORM = "transform"
@@ -154,20 +146,10 @@ def task_of(
     """
 
     def run(chains: Iterable[int]) -> Iterator[str]:
-        # A worker of somebody's cluster has its own umask, and a warehouse may be a folder that all mount.
-        keep_others_out()
-        json_log.speak()
-        try:
+        with as_worker(elsewhere=elsewhere):
             for chain in chains:
                 for row in write_chain(job, job.chains[chain], clock=clock, tally=tally):
                     yield json.dumps(asdict(row))
-        except ConfigError as error:
-            if not elsewhere:
-                raise
-            raise ConfigError(
-                f"{error}, for the executors on {platform.node()}, where a task ran: each has what was set "
-                "where its worker or server was started, and not what is set here"
-            ) from error
 
     return run
 
@@ -407,15 +389,3 @@ class Writer:
             if each is not None:
                 with contextlib.suppress(OSError):
                     each.close()
-
-
-def task_io(properties: Mapping[str, str], location: str) -> FileIO:
-    """The storage as a task has it: the table's `properties` without a secret, and the secrets of its own
-    process."""
-    return file_io({**_own_properties(), **properties}, location)
-
-
-def _own_properties() -> dict[str, str]:
-    """What the configuration of a task's own process says of storage: the secrets."""
-    configured = Config().get_catalog_config(CATALOG) or {}
-    return {name: str(value) for name, value in configured.items() if name.startswith(_STORAGE)}

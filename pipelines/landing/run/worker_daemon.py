@@ -24,8 +24,8 @@ sys.path_importer_cache.clear()
 
 # What is imported here is what is forked.
 import pipelines.landing.run.task  # noqa: E402, F401
-from pipelines.landing.memory import keep_memory  # noqa: E402
 from pipelines.landing.spark.session import serve_workers  # noqa: E402
+from pipelines.landing.worker import keep_memory  # noqa: E402
 
 if __name__ == "__main__":
     keep_memory()

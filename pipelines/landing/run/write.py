@@ -5,7 +5,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.manifest import DataFile
@@ -14,14 +14,13 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
 from pipelines.landing.barring import Barring
-from pipelines.landing.catalogs.keys import KEYS_PROPERTY, LENT_FOR
-from pipelines.landing.catalogs.profiles import TO_ASK_AGAIN
 from pipelines.landing.ledger.values import Landed, summed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.task import OVERTAKEN, ROW_VERSION, TRANSFORM, UNPROVED, FileRow, WriteJob, task_of
-from pipelines.landing.spark.probe import workers_problem
+from pipelines.landing.spark.probe import task_failed
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.data_files import data_file, unpacked
+from pipelines.landing.worker import public_properties
 from sls_io.planning.values import PlannedWindow
 from sls_io.values.claim import SUM_MODULUS
 from sls_io.values.errors import (
@@ -35,21 +34,6 @@ from sls_io.values.errors import (
 from sls_io.values.window import Cursor, Window
 from sls_io.wire.fetch import FAILED
 
-# Where files lie and how to reach them. A list of what may travel, not of what must not: the next
-# property somebody invents for a secret stays at home without being named here.
-_PUBLIC_PROPERTIES = frozenset(
-    {
-        *("py-io-impl", "client.region", KEYS_PROPERTY),
-        *(f"s3.{name}" for name in ("anonymous", "endpoint", "region", "resolve-region", "connect-timeout")),
-        *(f"s3.{name}" for name in ("request-timeout", "force-virtual-addressing", "server-side-encryption")),
-        *(f"s3.{name}" for name in ("sse-kms-key-id", "role-arn", "role-session-name", "profile-name")),
-        *(f"hdfs.{name}" for name in ("host", "port", "user")),
-        *(f"adls.{name}" for name in ("account-name", "account-host", "anon")),
-        *(f"gcs.{name}" for name in ("project-id", "access", "service.host", "default-bucket-location")),
-        "hf.endpoint",
-    }
-)
-_PROXY = "s3.proxy-uri"
 NOT_REACHED = "not reached"
 _MESSAGE_CHARS_MAX = 600
 _RAISED = re.compile(rf"^{re.escape(SlsError.__module__)}\.(\w+): (.*)$", re.MULTILINE)
@@ -95,19 +79,6 @@ def job_for(
     )
 
 
-def public_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """FileIO properties without secrets: executors find those in their own environment."""
-    proxy = properties.get(_PROXY, "@")
-    # A proxy's address may have a password in it.
-    there = {} if "@" in proxy else {_PROXY: proxy}
-    # Of a catalog that lends keys: who writes a file asks it for its own.
-    more = (LENT_FOR, *TO_ASK_AGAIN) if LENT_FOR in properties else ()
-    return {
-        **there,
-        **{name: value for name, value in properties.items() if name in _PUBLIC_PROPERTIES or name in more},
-    }
-
-
 def write_windows(engine: Engine, job: WriteJob, *, tag: str) -> list[WrittenWindow]:
     """Run the job on Spark: each of its windows as it ended. `tag` cancels it (`Engine.cancel`)."""
     engine.ready()
@@ -117,20 +88,13 @@ def write_windows(engine: Engine, job: WriteJob, *, tag: str) -> list[WrittenWin
     except SlsError:
         raise
     except Exception as error:
-        raise _task_failure(engine, error, job) from error
+        # What a task raised, as one of ours again; where none of ours did, nobody knows yet.
+        if (ours := raised_in(error)) is not None:
+            raise ours from error
+        calls = ", ".join(map(printable, job.functions))
+        own = f". Where its process ended, look first at what the settings let it call: {calls}"
+        raise task_failed(engine, error, task_of.__module__, own if calls else "") from error
     return assemble(job.windows, (FileRow(**json.loads(line)) for line in lines))
-
-
-def _task_failure(engine: Engine, error: Exception, job: WriteJob) -> SlsError:
-    """What a task raised, as one of ours again. Where none of ours did, the workers may not be able to run
-    any."""
-    if (ours := raised_in(error)) is not None:
-        return ours
-    if problem := workers_problem(engine, str(error), task_of.__module__):
-        return ConfigError(problem)
-    calls = ", ".join(map(printable, job.functions))
-    own = f". Where its process ended, look first at what the settings let it call: {calls}" if calls else ""
-    return TransportError(f"a writing task failed ({type(error).__name__}); Spark's own log says why{own}")
 
 
 def raised_in(error: Exception) -> SlsError | None:

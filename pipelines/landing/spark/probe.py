@@ -11,11 +11,19 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from pipelines.landing.spark.session import PYTHON_VARIABLE, Engine, Task
-from sls_io.values.errors import printable
+from sls_io.values.errors import ConfigError, SlsError, TransportError, printable
 
 _OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\]")
 """Spark's own kind of this error, which it hands on as text; it runs no task then."""
 _WHERE_CHARS_MAX = 200
+
+
+def task_failed(engine: Engine, error: Exception, needed: str, own: str = "") -> SlsError:
+    """A failure of Spark's with no error of ours in it, as one of ours; `needed` is the module that its tasks
+    run, `own` what else may be the cause."""
+    if problem := workers_problem(engine, str(error), needed):
+        return ConfigError(problem)
+    return TransportError(f"a task failed ({type(error).__name__}); Spark's own log says why{own}")
 
 
 def workers_problem(engine: Engine, said: str, needed: str) -> str:

@@ -79,6 +79,9 @@ class Engine:
     tally: str = ""
     """The folder in which writing tasks tell how far they are; only where Spark runs on this machine."""
 
+    here_bytes_max: int = 256 * 1024 * 1024
+    """Files of so many bytes together are worked on in this process, before Spark would have started."""
+
     def __init__(
         self,
         *,

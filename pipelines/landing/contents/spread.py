@@ -1,0 +1,193 @@
+"""Work on files, done in this process where it is little, and as tasks of Spark where it is much.
+
+A proof reads files, a compaction reads and writes them. What is done with one part of the files does not
+depend on the others, so it is one function of the table and the part, and who calls it does not know where
+it ran. The order of the results is that of the parts. An error of ours in a part is its result: whoever
+counts files goes on, and whoever cannot raises it (`unless_wrong`).
+
+A worker gets the table without its snapshots and without a catalog: where its files lie and what its columns
+are. Storage is reached with the worker's own keys (`worker.py`). What comes back may refer to the table, as
+the error of a file that cannot be read does; here it refers to ours again, which has snapshots to look for a
+cure in. Worked example: 40 GB of small files are 80 parts, so 80 tasks. The 17th cannot read a file: its
+result is that Unreadable, and its receive hour is put off; the other hours are compacted.
+"""
+
+import base64
+import io
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.metadata import TableMetadata
+
+from pipelines.landing.spark.probe import task_failed
+from pipelines.landing.spark.session import Engine
+from pipelines.landing.worker import as_worker, be_frugal, public_properties, task_io
+from sls_io.values.errors import SlsError
+
+_PARTS_A_JOB, _SENT_BYTES_A_JOB = 4096, 16 * 1024 * 1024
+_PORTION_BYTES, _PORTION_FILES = 64 * 1024 * 1024, 200
+_TABLE = "table"
+Portion = tuple[FileScanTask, ...]
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+
+class Spread:
+    """Where work on files is done: in this process up to `here_bytes_max` of the engine, and all of it
+    without one. `on_done` hears how many parts of how many are done.
+    """
+
+    def __init__(
+        self,
+        engine: Engine | None = None,
+        *,
+        on_done: Callable[[int, int], None] = lambda done, total: None,
+    ) -> None:
+        self._engine, self._on_done = engine, on_done
+
+    def over(
+        self,
+        table: Table,
+        parts: Sequence[Part],
+        work: Callable[[Table, Part], Result],
+        *,
+        bytes_of: Callable[[Part], int],
+    ) -> "Iterator[Result | SlsError]":
+        """What `work` makes of each part, in order; the error in place of what it could not make. `work`,
+        parts and results are picklable.
+
+        In this process a part is begun when its result is asked for. Raises ConfigError when Spark cannot be
+        started or its workers lack something, TransportError when a task ends without an answer.
+        """
+        engine = self._engine
+        if engine is None or sum(map(bytes_of, parts)) <= engine.here_bytes_max:
+            results: Iterator[Result | SlsError] = (_tried(work, table, part) for part in parts)
+        else:
+            results = self._on_spark(engine, table, parts, work)
+        for done, result in enumerate(results, start=1):
+            self._on_done(done, len(parts))
+            yield result
+
+    def _on_spark(
+        self, engine: Engine, table: Table, parts: Sequence[Part], work: Callable[[Table, Part], Result]
+    ) -> "Iterator[Result | SlsError]":
+        place = _place(table)
+        for sent in _jobs(_packed(part, table) for part in parts):
+            job = _Job(*place, sent, work, engine.elsewhere)
+            try:
+                lines = engine.run(len(sent), job, tag=f"sls-lake-files-{uuid4().hex}")
+            except SlsError:
+                raise
+            except Exception as error:  # Spark's, of many kinds
+                raise task_failed(engine, error, __name__) from error
+            yield from (_unpacked(base64.b64decode(line), table) for line in lines)
+
+
+HERE = Spread()
+"""In this process, however much it is."""
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What Spark carries to its workers: called with the numbers of parts, it gives a line for each."""
+
+    name: tuple[str, ...]
+    metadata: TableMetadata
+    io_properties: dict[str, str]
+    sent: Sequence[bytes]
+    work: Callable[[Table, Any], Any]
+    elsewhere: bool
+
+    def __call__(self, numbers: Iterable[int]) -> Iterator[str]:
+        be_frugal()
+        for number in numbers:
+            storage = task_io(self.io_properties, self.metadata.location)
+            table = Table(self.name, self.metadata, "", storage, NoopCatalog(_TABLE))
+            with as_worker(elsewhere=self.elsewhere):
+                result = _tried(self.work, table, _unpacked(self.sent[number], table))
+            yield base64.b64encode(_packed(result, table)).decode("ascii")
+
+
+def portions_of(tasks: Iterable[FileScanTask]) -> list[Portion]:
+    """Files as parts of which each is work for some seconds."""
+    portions, size = list[list[FileScanTask]](), 0
+    for task in tasks:
+        if not portions or size > _PORTION_BYTES or len(portions[-1]) >= _PORTION_FILES:
+            portions.append([])
+            size = 0
+        portions[-1].append(task)
+        size += task.file.file_size_in_bytes
+    return [tuple(portion) for portion in portions]
+
+
+def bytes_of(portion: Portion) -> int:
+    """What the files take in storage."""
+    return sum(task.file.file_size_in_bytes for task in portion)
+
+
+def unless_wrong(results: "Iterable[Result | SlsError]") -> Iterator[Result]:
+    """The results; raises the first error among them."""
+    for result in results:
+        if isinstance(result, SlsError):
+            raise result
+        yield result
+
+
+def _tried(work: Callable[[Table, Part], Result], table: Table, part: Part) -> "Result | SlsError":
+    try:
+        return work(table, part)
+    except SlsError as error:
+        return error
+
+
+def _place(table: Table) -> tuple[tuple[str, ...], TableMetadata, dict[str, str]]:
+    """The table as it travels: no snapshot, whose ledgers may be megabytes, and no secret."""
+    none: dict[str, Any] = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}}
+    metadata = table.metadata.model_copy(update={**none, "current_snapshot_id": None})
+    return table.name(), metadata, public_properties(table.io.properties)
+
+
+def _jobs(parts: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """As many parts as one job of Spark has tasks, and is sent at once."""
+    job, size = list[bytes](), 0
+    for part in parts:
+        if job and (len(job) >= _PARTS_A_JOB or size + len(part) > _SENT_BYTES_A_JOB):
+            yield job
+            job, size = [], 0
+        job.append(part)
+        size += len(part)
+    if job:
+        yield job
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, stream: io.BytesIO, table: Table) -> None:
+        super().__init__(stream, protocol=pickle.HIGHEST_PROTOCOL)
+        self._table = table
+
+    def persistent_id(self, value: Any) -> str | None:
+        return _TABLE if value is self._table else None
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, stream: io.BytesIO, table: Table) -> None:
+        super().__init__(stream)
+        self._table = table
+
+    def persistent_load(self, name: str) -> Table:
+        return self._table
+
+
+def _packed(value: Any, table: Table) -> bytes:
+    stream = io.BytesIO()
+    _Pickler(stream, table).dump(value)
+    return stream.getvalue()
+
+
+def _unpacked(sent: bytes, table: Table) -> Any:
+    return _Unpickler(io.BytesIO(sent), table).load()

@@ -1,0 +1,181 @@
+"""Verbs that outgrow a process: proof, second pull, compaction, removal and reading again as tasks of Spark.
+
+What comes of it must be what this process makes of it, errors and their cures too.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.table import Table
+
+from pipelines.landing.commit.operation import Tools, execute
+from pipelines.landing.contents.cells import count, edges
+from pipelines.landing.contents.spread import HERE, Spread, portions_of, unless_wrong
+from pipelines.landing.inspection.verify import verify
+from pipelines.landing.inspection.whole import every_file
+from pipelines.landing.ledger.place import look_at
+from pipelines.landing.ledger.reading import Misread, Unreadable, tasks_of
+from pipelines.landing.maintenance.maintain import Maintainer
+from pipelines.landing.operations.forget import plan_forget_where
+from pipelines.landing.operations.mend import plan_mend
+from sls_io.values.errors import ConfigError, TransportError
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, World
+
+pytestmark = pytest.mark.spark
+HOUR0_AT = datetime.fromtimestamp(HOUR0_S, UTC).isoformat()
+
+
+@pytest.fixture
+def spread(world: World) -> Iterator[Spread]:
+    """Everything is a task of Spark, however little it is."""
+    before, world.engine.here_bytes_max = world.engine.here_bytes_max, -1
+    yield Spread(world.engine)
+    world.engine.here_bytes_max = before
+
+
+@pytest.fixture
+def landed(world: World) -> World:
+    """Two hours of two small landings each; the second is not sealed. One column is declared."""
+    world.logstore = world.changed(columns={"n": "long"})
+    for minute in (2, 30, 62, 90):
+        world.at(HOUR0_S + 60 * (minute - 1))
+        world.put(20)
+        world.at(HOUR0_S + 60 * minute)
+        world.land()
+    return world
+
+
+def proof(world: World, spread: Spread, **asked: Any) -> Any:
+    with world.client as client:
+        return verify(world.logstore, world.lake, client, spread=spread, **asked)
+
+
+def path_of(world: World) -> Path:
+    return Path(world.published()[0].removeprefix("file://"))
+
+
+def process_of(table: Table, part: int) -> tuple[int, str, int]:
+    """Where a part is worked on, and what the table is there."""
+    return os.getpid(), ".".join(table.name()), len(table.metadata.snapshots)
+
+
+def test_parts_come_in_order_from_workers_that_have_the_table_without_its_snapshots(
+    landed: World, spread: Spread
+) -> None:
+    heard: list[tuple[int, int]] = []
+    with_ear = Spread(landed.engine, on_done=lambda done, total: heard.append((done, total)))
+    where = with_ear.over(landed.table, [3, 1, 2], lambda table, part: (part, os.getpid()), bytes_of=int)
+    found = list(unless_wrong(where))
+    assert [part for part, _ in found] == [3, 1, 2] and os.getpid() not in {process for _, process in found}
+    assert heard == [(1, 3), (2, 3), (3, 3)]
+    ((process, name, snapshots),) = unless_wrong(spread.over(landed.table, [0], process_of, bytes_of=int))
+    assert process != os.getpid() and name == landed.logstore.table and snapshots == 0
+    (here,) = unless_wrong(HERE.over(landed.table, [0], process_of, bytes_of=int))
+    assert here == (os.getpid(), name, len(landed.table.metadata.snapshots))
+
+
+def test_a_proof_says_the_same_from_wherever_it_comes(landed: World, spread: Spread) -> None:
+    asked = {"pull": True, "rows": every_file}
+    told = proof(landed, spread, **asked)
+    assert told.ok and told == proof(landed, HERE, **asked)
+    assert sum(shard.rows_table for shard in told.shards) == 80 and told.whole.rows == 80
+    assert sum(shard.windows_pulled for shard in told.shards) > 0
+    landed.table.append(landed.table.scan(limit=3).to_arrow())
+    table = landed.table
+    tasks = tasks_of(table, table.scan())
+    there, here = (count(table, tasks, edges([landed.ledger]), each) for each in (spread, HERE))
+    assert sum(there.twins.values()) == 3 and (there.files, there.twins) == (here.files, here.twins)
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-40])])
+def test_a_file_that_a_worker_cannot_read_has_the_same_words_and_cures(
+    landed: World, spread: Spread, harm: Callable[[Path], object]
+) -> None:
+    harm(path_of(landed))
+    table = landed.table
+    tasks = tasks_of(table, table.scan())
+    there, here = (count(table, tasks, edges([landed.ledger]), each).lost for each in (spread, HERE))
+    assert [(str(one), one.path, one.cures) for one in there] == [(str(x), x.path, x.cures) for x in here]
+    assert len(there) == 1
+    said = proof(landed, spread, rows=every_file)
+    assert said.cures and said == proof(landed, HERE, rows=every_file)
+
+
+def test_an_hour_is_written_together_by_workers_and_one_that_cannot_be_read_is_put_off(
+    landed: World, spread: Spread
+) -> None:
+    rows, ledger = landed.identities(), landed.ledger
+    done = Maintainer(landed.logstore, landed.lake, spread=spread, target_bytes=20_000).execute(["compact"])
+    ((hour, files, after),) = [(h.hour, h.files, h.files_after) for h in done.compacted]
+    assert hour == HOUR0 and after is not None and after < files
+    assert landed.identities() == rows and landed.ledger == ledger
+    assert proof(landed, spread, rows=every_file).ok
+
+    landed.at(HOUR0_S + 60 * 150)
+    landed.put(2)
+    landed.land()
+    (second, *_) = [t for t in landed.table.scan().plan_files() if f"/{HOUR0 + 1}/" in t.file.file_path]
+    Path(second.file.file_path.removeprefix("file://")).write_bytes(b"")
+    head = landed.table.current_snapshot()
+    later = Maintainer(landed.logstore, landed.lake, spread=spread).execute(["compact"])
+    assert later.compacted == () and later.unsettled and landed.table.current_snapshot() == head
+    here = Maintainer(landed.logstore, landed.lake).execute(["compact"])
+    assert later.put_off == here.put_off
+
+
+def test_rows_leave_and_are_read_again_by_workers(landed: World, spread: Spread) -> None:
+    with landed.client as client:
+        planned = plan_forget_where(landed.lake, landed.logstore, client, "n = 7")
+        assert planned.view.rows > 0
+        execute(landed.lake, planned, Tools(engine=landed.engine))
+        assert proof(landed, spread).ok
+        assert not landed.table.scan(row_filter="n = 7").to_arrow().num_rows
+        hours = range(HOUR0, HOUR0 + 1)
+        landed.logstore = landed.changed(columns={"n": "long", "path": "string"})
+        again = plan_mend(landed.lake, landed.logstore, client, hours, kept_in="rest")
+        assert again.view.rows > 0
+        execute(landed.lake, again, Tools(engine=landed.engine))
+    read = landed.table.scan(row_filter=f"__receive_hour__ = '{HOUR0_AT}'").to_arrow()
+    assert read.num_rows and set(read["path"].to_pylist()) <= {f"/p/{n}" for n in range(7)}
+    assert proof(landed, spread, rows=every_file).ok
+
+
+def test_what_a_worker_raises_is_what_it_was_and_names_the_machine_where_that_is_another(
+    landed: World, spread: Spread
+) -> None:
+    def wrong(table: Table, part: int) -> int:
+        raise (ConfigError("set it"), Misread("file x"), TransportError("gone"))[part]
+
+    found = list(spread.over(landed.table, [0, 1, 2], wrong, bytes_of=lambda part: 1))
+    assert [type(each) for each in found] == [ConfigError, Misread, TransportError]
+    assert [str(each) for each in found] == ["set it", str(Misread("file x")), "gone"]
+    with pytest.raises(ConfigError, match="set it"):
+        list(unless_wrong(found))
+
+
+def test_a_worker_that_dies_is_an_error_with_a_place_to_look(landed: World, spread: Spread) -> None:
+    def die(table: Table, part: int) -> int:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return part
+
+    with pytest.raises(TransportError, match=r"a task failed .* Spark's own log says why"):
+        list(spread.over(landed.table, [1], die, bytes_of=int))
+    (alive,) = unless_wrong(spread.over(landed.table, [1], lambda table, part: part, bytes_of=int))
+    assert alive == 1
+
+
+def test_much_is_sent_in_several_jobs_and_files_in_portions(landed: World, spread: Spread) -> None:
+    parts = [b"x" * (9 << 20)] * 3
+    sizes = unless_wrong(spread.over(landed.table, parts, lambda table, part: len(part), bytes_of=len))
+    assert list(sizes) == [9 << 20] * 3
+    tasks = tasks_of(landed.table, landed.table.scan())
+    portions = portions_of(tasks * 60)
+    assert [task for portion in portions for task in portion] == tasks * 60 and len(portions) > 1
+    looked = look_at(landed.lake, landed.logstore.table)
+    assert looked.table.metadata == landed.table.metadata, "what travels is another one"
+    assert isinstance(Unreadable(landed.table, tasks[0].file, "x").file, type(tasks[0].file))
