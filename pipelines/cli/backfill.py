@@ -20,7 +20,7 @@ import click
 from rich.markup import escape
 
 from pipelines import dagster_client
-from pipelines.cli.deciding import carried_out, decide, dry_run_option
+from pipelines.cli.deciding import carried_out, decide, dry_run_option, looked
 from pipelines.cli.hours import HourParam
 from pipelines.cli.land import landing_line, tell_dagster
 from pipelines.cli.land import show as show_landing
@@ -230,7 +230,8 @@ def mend_here(output: Output, logstore: Logstore, hours: range, kept: Kept, *, e
     """Read rows of the hours again from what they keep; the service is not asked for them."""
     lake = Lake.default()
     with SlsClient(logstore.service) as client:
-        planned = plan_mend(lake, logstore, client, hours, kept_in=kept)
+        plan = partial(plan_mend, lake, logstore, client, hours, kept_in=kept)
+        planned = looked(output, f"backfill {logstore.name}", plan)
     never = () if planned.view.rows else (x for x in _lacking(logstore, hours) if x.kind in reach.NEVER)
     lacks = _say(output, never)
     do = partial(carried_out, output, f"backfill {logstore.name}", planned, lake)

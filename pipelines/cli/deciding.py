@@ -6,7 +6,7 @@ shown; it is carried out where somebody said so, else the call that does it is n
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from rich.markup import escape
@@ -25,6 +25,7 @@ execute_option = click.option("--execute", is_flag=True, help="Do it; without th
 dry_run_option = click.option(DRY_RUN, is_flag=True, help="Say what would be done, and change nothing.")
 _LISTED = 20
 
+Planning = TypeVar("Planning", bound=Decision[Any])
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -34,11 +35,12 @@ def without_missing_option(told: str) -> Option:
 
 
 def decision(
-    group: click.Group, name_of_verb: str, *options: Option, lands: bool = False
+    group: click.Group, name_of_verb: str, *options: Option, lands: bool = False, reads: bool = False
 ) -> Callable[[Callable[..., Decision[Any]]], Callable[..., Decision[Any]]]:
     """A verb of `group`: the function below plans, with lake, logstore and client before its options.
 
-    `lands`: it brings rows, or decides whose table it is.
+    `lands`: it brings rows, or decides whose table it is. `reads`: its plan reads the rows of many files, and
+    takes an `engine`.
     """
 
     def made(plan: Callable[..., Decision[Any]]) -> Callable[..., Decision[Any]]:
@@ -47,9 +49,9 @@ def decision(
             from sls_io.wire.client import SlsClient
 
             logstore, lake = (resolve_to_land if lands else resolve)(name), Lake.default()
+            what = f"{name_of_verb} {logstore.name}"
             with SlsClient(logstore.service) as client:
-                planned = plan(lake, logstore, client, **asked)
-                what = f"{group.name} {name_of_verb} {logstore.name}"
+                planned = looked(output, what, partial(plan, lake, logstore, client, **asked), reads=reads)
                 decide(output, planned, partial(carried_out, output, what, planned, lake), now=execute)
 
         run.__doc__ = plan.__doc__
@@ -61,6 +63,19 @@ def decision(
         return plan
 
     return made
+
+
+def looked(output: Output, what: str, plan: Callable[..., Planning], *, reads: bool = True) -> Planning:
+    """The plan; one that `reads` is given the engine."""
+    if not reads:
+        return plan()
+    from pipelines.cli.land import landing_line
+    from pipelines.landing.spark.session import engine_here
+
+    engine = engine_here()
+    with landing_line(output, what, engine) as line:
+        line.phase("looking at the rows")
+        return plan(engine=engine)
 
 
 def carried_out(output: Output, what: str, planned: Decision[Any], lake: "Lake") -> Finished:

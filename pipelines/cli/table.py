@@ -25,6 +25,7 @@ from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.recovery.adopt import plan_adopt
 from pipelines.landing.recovery.register import plan_register
 from pipelines.landing.recovery.start_over import plan_start_over
+from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import SlsError
 from sls_io.values.window import HOUR_S, Cursor
@@ -264,6 +265,7 @@ def give_up(lake: Lake, logstore: Logstore, client: SlsClient, origin: str, rows
         "again.",
     ),
     _missing_option,
+    reads=True,
 )
 def forget(
     lake: Lake,
@@ -274,6 +276,7 @@ def forget(
     days: int | None,
     from_now_on: bool,
     end: bool,
+    engine: Engine,
     **said: Any,
 ) -> Decision[Any]:
     """Remove rows for good: by a filter, or whole receive hours before one.
@@ -286,11 +289,12 @@ def forget(
         raise click.UsageError("say one of --from-now-on and --end")
     asked = [name for name, each in (("where", where), ("hour", hour), ("days", days)) if each is not None]
     if where is not None and asked == ["where"]:
-        return plan_forget_where(lake, logstore, client, where, from_now_on=from_now_on, end=end, **said)
+        said |= {"from_now_on": from_now_on, "end": end}
+        return plan_forget_where(lake, logstore, client, where, engine=engine, **said)
     if hour is not None and asked == ["hour"] and not (from_now_on or end):
-        return plan_forget_before(lake, logstore, client, hour, **said)
+        return plan_forget_before(lake, logstore, client, hour, engine=engine, **said)
     if days is not None and asked == ["days"] and not (from_now_on or end or any(said.values())):
-        return plan_forget_older(lake, logstore, client, days)
+        return plan_forget_older(lake, logstore, client, days, engine=engine)
     raise click.UsageError(
         "say what to forget: one of --where FILTER, --before HOUR and --older-than DAYS; --from-now-on and "
         "--end go with --where"

@@ -131,14 +131,15 @@ def test_an_hour_is_written_together_by_workers_and_one_that_cannot_be_read_is_p
 
 def test_rows_leave_and_are_read_again_by_workers(landed: World, spread: Spread) -> None:
     with landed.client as client:
-        planned = plan_forget_where(landed.lake, landed.logstore, client, "n = 7")
+        planned = plan_forget_where(landed.lake, landed.logstore, client, "n = 7", engine=landed.engine)
         assert planned.view.rows > 0
         execute(landed.lake, planned, Tools(engine=landed.engine))
         assert proof(landed, spread).ok
         assert not landed.table.scan(row_filter="n = 7").to_arrow().num_rows
         hours = range(HOUR0, HOUR0 + 1)
         landed.logstore = landed.changed(columns={"n": "long", "path": "string"})
-        again = plan_mend(landed.lake, landed.logstore, client, hours, kept_in="rest")
+        engine = landed.engine
+        again = plan_mend(landed.lake, landed.logstore, client, hours, kept_in="rest", engine=engine)
         assert again.view.rows > 0
         execute(landed.lake, again, Tools(engine=landed.engine))
     read = landed.table.scan(row_filter=f"__receive_hour__ = '{HOUR0_AT}'").to_arrow()

@@ -74,7 +74,9 @@ def forget_op(logstore: Logstore) -> dg.OpDefinition:
         with plainly(logstore), naming_cures(logstore), SlsClient(logstore.service) as client:
             rows = 0
             if has_landed(lake, logstore, client):
-                planned = plan_forget_older(lake, logstore, client, logstore.forget_after_days)
+                planned = plan_forget_older(
+                    lake, logstore, client, logstore.forget_after_days, engine=spark.engine()
+                )
                 rows = planned.view.rows
                 if planned.needed and not shown_only:
                     execute(lake, planned, Tools(engine=spark.engine()))

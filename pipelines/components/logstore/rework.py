@@ -104,7 +104,7 @@ def mended(
     """Read rows of the hours again from what they keep; without `execute` say what would become of them."""
     lake = Lake.default()
     with SlsClient(logstore.service) as client:
-        planned = plan_mend(lake, logstore, client, hours, kept_in=_KEPT[mode])
+        planned = plan_mend(lake, logstore, client, hours, kept_in=_KEPT[mode], engine=spark.engine())
         view = planned.view
         shown = {
             "hours in one commit": dg.MetadataValue.text(hours_text(hours)),

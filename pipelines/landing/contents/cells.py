@@ -8,7 +8,7 @@ rows at 4, 5, 6 and 8 of an hour. Cut at 5, 7 and 9 they are the cells 4, 5 to 6
 two are in the window.
 
 Only the identity columns are read, each file once. Rows that are there twice are looked for where files may
-hold such (`runs.py`): these are read once more, and their identities held together, 16 bytes a row. In a
+hold such (`stretches.py`): these are read once more, and their identities held together, 16 bytes a row. In a
 table that only landings and compactions wrote there are none.
 """
 
@@ -27,8 +27,8 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import prune_columns
 from pyiceberg.table import FileScanTask, Table
 
-from pipelines.landing.contents.runs import Run, joined, runs_of, suspects
 from pipelines.landing.contents.spread import HERE, Portion, Spread, bytes_of, portions_of, unless_wrong
+from pipelines.landing.contents.stretches import Stretch, joined, stretches_of, suspects
 from pipelines.landing.ledger.reading import Unreadable, batches_of
 from pipelines.landing.ledger.values import Count, Key
 from pipelines.landing.table.bounded_scan import BoundedScan
@@ -199,7 +199,7 @@ def count(table: Table, tasks: Iterable[FileScanTask], edges: Edges, spread: Spr
     """The rows of these files. A file that cannot be read is named, and the others are counted. Raises
     TransportError when the storage does not answer, Misread as `reading.py` does."""
     files, lost = dict[Shown, Cells](), dict[str, Unreadable]()
-    of, runs = dict[Shown, FileScanTask](), defaultdict[Key, list[tuple[Run, Shown]]](list)
+    of, stretches = dict[Shown, FileScanTask](), defaultdict[Key, list[tuple[Stretch, Shown]]](list)
     portions = portions_of(tasks)
     read = unless_wrong(spread.over(table, portions, partial(_read_each, edges), bytes_of=bytes_of))
     for task, found in zip(chain(*portions), chain.from_iterable(read), strict=True):
@@ -209,8 +209,8 @@ def count(table: Table, tasks: Iterable[FileScanTask], edges: Edges, spread: Spr
         at = shown(task)
         of[at], (files[at], those) = task, found
         for key, each in those.items():
-            runs[key].extend((run, at) for run in each)
-    groups = [(group.keys, tuple(of[at] for at in group.files)) for group in suspects(runs)]
+            stretches[key].extend((stretch, at) for stretch in each)
+    groups = [(group.keys, tuple(of[at] for at in group.files)) for group in suspects(stretches)]
     twins = Counter[Key]()
     for found_twice, errors in unless_wrong(
         spread.over(table, groups, _twins, bytes_of=lambda group: bytes_of(group[1]))
@@ -222,9 +222,9 @@ def count(table: Table, tasks: Iterable[FileScanTask], edges: Edges, spread: Spr
 
 def _read_each(
     edges: Edges, table: Table, tasks: Portion
-) -> "list[tuple[Cells, dict[Key, list[Run]]] | Unreadable]":
+) -> "list[tuple[Cells, dict[Key, list[Stretch]]] | Unreadable]":
     """The cells of each file, and how the rows of each shard lie in it."""
-    found: list[tuple[Cells, dict[Key, list[Run]]] | Unreadable] = []
+    found: list[tuple[Cells, dict[Key, list[Stretch]]] | Unreadable] = []
     for task in tasks:
         try:
             found.append(_read_once(table, task, edges))
@@ -233,15 +233,17 @@ def _read_each(
     return found
 
 
-def _read_once(table: Table, task: FileScanTask, edges: Edges) -> tuple[Cells, dict[Key, list[Run]]]:
-    runs = dict[Key, list[Run]]()
+def _read_once(table: Table, task: FileScanTask, edges: Edges) -> tuple[Cells, dict[Key, list[Stretch]]]:
+    stretches = dict[Key, list[Stretch]]()
 
     def rows() -> Iterator[Identities]:
         for part in identities(table, task):
-            runs[part.key] = joined(runs.get(part.key, []), runs_of(part.cursors, part.indexes))
+            stretches[part.key] = joined(
+                stretches.get(part.key, []), stretches_of(part.cursors, part.indexes)
+            )
             yield part
 
-    return cells_in(rows(), edges), runs
+    return cells_in(rows(), edges), stretches
 
 
 def _twins(table: Table, group: tuple[frozenset[Key], Portion]) -> tuple[dict[Key, int], list[Unreadable]]:

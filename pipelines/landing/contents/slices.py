@@ -8,11 +8,12 @@ stop whatever was asked.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 from pyiceberg.expressions import BooleanExpression
-from pyiceberg.table import FileScanTask
+from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.contents.cells import (
     Cell,
@@ -28,6 +29,7 @@ from pipelines.landing.contents.cells import (
     totals,
 )
 from pipelines.landing.contents.holdings import Asks, Holdings, Listed, ServiceEdges
+from pipelines.landing.contents.spread import HERE, Portion, Spread, bytes_of, portions_of, unless_wrong
 from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.values import Adopted, Forgotten, Gone
@@ -271,10 +273,17 @@ def fingerprint(tasks: Iterable[FileScanTask]) -> Fingerprint:
     return frozenset(map(shown, tasks))
 
 
-def slice_of(place: Place, tasks: Iterable[FileScanTask], where: Filter | None = None) -> Slice:
+def slice_of(
+    place: Place, tasks: Iterable[FileScanTask], where: Filter | None = None, spread: Spread = HERE
+) -> Slice:
     """The logstore's rows of these files, or those that `where` takes. Raises as `reading.py` does."""
-    cut = edges([place.ledger])
-    return sorted_by(place.ledger, (c for task in tasks for c in cells_of(place.table, task, cut, where)))
+    found = partial(_cells_of, edges([place.ledger]), where)
+    each = unless_wrong(spread.over(place.table, portions_of(tasks), found, bytes_of=bytes_of))
+    return sorted_by(place.ledger, (cell for cells in each for cell in cells))
+
+
+def _cells_of(cut: Edges, where: Filter | None, table: Table, tasks: Portion) -> Cells:
+    return tuple(cell for task in tasks for cell in cells_of(table, task, cut, where))
 
 
 def sorted_by(ledger: Ledger, cells: Iterable[Cell]) -> Slice:

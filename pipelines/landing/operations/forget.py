@@ -36,10 +36,11 @@ from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import Planned, Tools
 from pipelines.landing.contents import rewrite, slices
-from pipelines.landing.contents.cells import shown
+from pipelines.landing.contents.cells import Cells, Edges, cells_of, edges, shown
 from pipelines.landing.contents.holdings import Asking
 from pipelines.landing.contents.sameness import check_same
 from pipelines.landing.contents.slices import Slice
+from pipelines.landing.contents.spread import Spread
 from pipelines.landing.contents.where import Where, parse
 from pipelines.landing.hours import hour_text, moment_text
 from pipelines.landing.ledger.barred import bars_of
@@ -50,6 +51,7 @@ from pipelines.landing.ledger.state import facts, held_columns
 from pipelines.landing.ledger.values import Deed, Forgotten, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
+from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.contract import SYSTEM_COLUMNS, Contract
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger
@@ -174,7 +176,8 @@ class _Removal:
         place, without = self.place, partial(_without, self.where, self.place.origin.id)
         made = rewrite.each(place.table, self.partly, without, tools.engine)
         files = tuple(file for file, _ in made if file is not None)
-        left = slices.slice_of(place, self.whole).rows + sum(dropped for _, dropped in made)
+        leaving = slices.slice_of(place, self.whole, spread=Spread(tools.engine))
+        left = leaving.rows + sum(dropped for _, dropped in made)
         if left != view.rows:
             raise InvariantBroken(f"{left} rows of {place.name} would leave, {view.rows} were counted")
         tasks, change_on = (*self.whole, *self.partly), partial(self._change_on, files)
@@ -243,9 +246,11 @@ def plan_forget_where(
     without_missing: bool = False,
     from_now_on: bool = False,
     end: bool = False,
+    engine: Engine | None = None,
 ) -> Planned[Forget]:
     """Look at what removing the rows that `where` takes would do. Changes nothing. `from_now_on`: and what
-    keeping them out of every later landing would; `end`: what landing them again would, from then on.
+    keeping them out of every later landing would; `end`: what landing them again would, from then on. Many
+    files are read by `engine`.
 
     `where` compares columns of the table, like `user = 'x' and __receive_hour__ < '...'`; `origin` is the
     id of another origin that the table knows, whose rows are meant. Raises ConfigError when it cannot be
@@ -268,13 +273,12 @@ def plan_forget_where(
     leaving = Slice()
     whole: list[FileScanTask] = []
     partly: list[FileScanTask] = []
-    for task in tasks:
-        found = slices.slice_of(place, [task], asked)
-        if taken := found.rows:
-            leaving = leaving.plus(found)
-            live = slices.slice_of(place, [task]).rows
+    found = partial(_taken, asked, edges([place.ledger]), place.ledger.origin)
+    for task, (taken, live) in zip(tasks, rewrite.each(place.table, tasks, found, engine), strict=True):
+        if taken:
+            leaving = leaving.plus(slices.sorted_by(place.ledger, taken))
             owned = live if not task.delete_files and live == task.file.record_count else -1
-            (whole if taken == owned else partly).append(task)
+            (whole if sum(cell.rows for cell in taken) == owned else partly).append(task)
     news = barred - bars_of(place.state, place.origin)
     if not leaving.cells and not news:
         standing = " and none may land" if from_now_on else ""
@@ -285,6 +289,14 @@ def plan_forget_where(
         place, later, asked, leaving, tuple(whole), tuple(partly), _about(asked, from_now_on), reason,
         barred=barred, salt=salt,
     ).planned()  # fmt: skip
+
+
+def _taken(where: Where, cut: Edges, origin: str, table: Table, task: FileScanTask) -> tuple[Cells, int]:
+    """The cells of a logstore's rows in a file that `where` takes; and where there are such, how many rows of
+    it there are."""
+    taken = tuple(cell for cell in cells_of(table, task, cut, where) if cell.origin == origin)
+    live = cells_of(table, task, cut) if taken else ()
+    return taken, sum(cell.rows for cell in live if cell.origin == origin)
 
 
 def _about(asked: Where, from_now_on: bool) -> str:
@@ -374,9 +386,10 @@ def plan_forget_before(
     reason: str = "",
     origin: str = "",
     without_missing: bool = False,
+    engine: Engine | None = None,
 ) -> Planned[Forget]:
-    """Look at what removing all receive hours before `hour` (since 1970) would do; `origin` as in
-    `plan_where`. Changes nothing.
+    """Look at what removing all receive hours before `hour` (since 1970) would do; `origin` and `engine` as
+    in `plan_forget_where`. Changes nothing.
 
     Raises ConfigError when all of them are forgotten already or a frontier has not passed them,
     LedgerBroken as `plan_where`.
@@ -390,7 +403,7 @@ def plan_forget_before(
     elif not _same_logstore(place.origin, mine.origin):
         _check_reached(place, hour)
     whole = _whole_before(place, hour)
-    leaving = slices.slice_of(place, whole)
+    leaving = slices.slice_of(place, whole, spread=Spread(engine))
     moment = moment_text(hour * HOUR_S)
     if not leaving.cells and place.state.forgotten.before(place.origin.id) >= hour:
         raise ConfigError(
@@ -409,7 +422,9 @@ def has_landed(lake: Lake, logstore: Logstore, client: SlsClient) -> bool:
     return state.ledger(known(state, client.origin()).id).started
 
 
-def plan_forget_older(lake: Lake, logstore: Logstore, client: SlsClient, days: int) -> Planned[Forget]:
+def plan_forget_older(
+    lake: Lake, logstore: Logstore, client: SlsClient, days: int, *, engine: Engine | None = None
+) -> Planned[Forget]:
     """Look at what removing all receive hours of more than `days` days ago would do, as far as every shard
     has passed them: what has not landed yet lands first. Changes nothing.
 
@@ -420,7 +435,9 @@ def plan_forget_older(lake: Lake, logstore: Logstore, client: SlsClient, days: i
     passed = (entry.reached_s // HOUR_S for entry in place.ledger.shards.values() if not entry.closed)
     hour = min([int(client.now_s()) // HOUR_S - 24 * days, *passed])
     if hour > place.state.forgotten.before(place.origin.id):
-        found = plan_forget_before(lake, logstore, client, hour, reason=f"older than {days} days")
+        found = plan_forget_before(
+            lake, logstore, client, hour, reason=f"older than {days} days", engine=engine
+        )
         shown = (each.at_s for each in reach.oldest(client).values())
         if found.view.rows or any(at_s is not None and at_s < hour * HOUR_S for at_s in shown):
             return found

@@ -11,7 +11,7 @@ stays too, but for rows that leave. Asked a second time it finds nothing that wo
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
@@ -35,6 +35,7 @@ from pipelines.landing.ledger.reading import spans, tasks_of
 from pipelines.landing.ledger.state import held_columns
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.spark.session import Engine
 from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract, partition_of
 from pipelines.landing.table.lake import Lake
@@ -78,6 +79,20 @@ class Mend(Effect):
         return f"{self.table}: rows of these hours {_ABOUT[self.mode]}, read again with today's contract"
 
 
+_NONE: Mapping[str, int] = {}
+
+
+class _Tried(NamedTuple):
+    """How many rows of a file are looked at, have no error any more, change at all; what they still have; how
+    many of them may not land."""
+
+    rows: int = 0
+    mended: int = 0
+    changed: int = 0
+    left: Mapping[str, int] = _NONE
+    barred: int = 0
+
+
 class _Made(NamedTuple):
     """A file written anew, if a row of it is left, and the cells of the rows that leave."""
 
@@ -112,6 +127,23 @@ class _Rereading:
                 cures=(commands.of_hours(commands.REPLACE, spans(self.hours)[0], "lands the hours again"),),
             )
         return _OwnRows(rest.FromRest(contract), origin, self.hours)
+
+    def tried(self, table: Table, task: FileScanTask) -> _Tried:
+        """What reading the rows of a file again comes to; nothing is written."""
+        reader, tried = self.reader, _Tried()
+        for batch in rewrite.read(table, task, self.schema, reader.about):
+            chosen = batch.filter(reader.chosen(batch))
+            if not chosen.num_rows:
+                continue
+            again = reader.again(chosen)
+            tried = _Tried(
+                tried.rows + again.rows,
+                tried.mended + again.mended,
+                tried.changed + again.changed,
+                Counter(tried.left) + Counter(again.left),
+                tried.barred + (pc.sum(self.barring.taken(again.batch)).as_py() or 0),
+            )
+        return tried
 
     def __call__(self, table: Table, task: FileScanTask) -> _Made:
         leaving = list[cells.Identities]()
@@ -184,9 +216,16 @@ def barred_rows(barring: Barring, batch: pa.RecordBatch, origin: str) -> pa.Bool
 
 
 def plan_mend(
-    lake: Lake, logstore: Logstore, client: SlsClient, hours: range, *, kept_in: Kept = "errors"
+    lake: Lake,
+    logstore: Logstore,
+    client: SlsClient,
+    hours: range,
+    *,
+    kept_in: Kept = "errors",
+    engine: Engine | None = None,
 ) -> Planned[Mend]:
-    """Read the rows of these receive hours and try today's contract. Changes nothing.
+    """Read the rows of these receive hours and try today's contract. Changes nothing. Many files are read by
+    `engine`.
 
     Raises ConfigError for a contract that the table cannot follow, LedgerBroken when the table cannot
     be trusted.
@@ -198,26 +237,17 @@ def plan_mend(
     barring, cut = barring_of(place.state, place.origin, contract, schema), cells.edges([place.ledger])
     rereading = _Rereading(kept_in, logstore, place.origin.id, hours, schema, barring, cut)
     reader = rereading.reader
-    tasks: list[FileScanTask] = []
+    wanted = And(slices.mine(place, hours), reader.about)
+    there, tasks = tasks_of(place.table, place.table.scan(row_filter=wanted)), list[FileScanTask]()
     rows = mended = changed = barred = 0
     left: Counter[str] = Counter()
-    wanted = And(slices.mine(place, hours), reader.about)
-    for task in tasks_of(place.table, place.table.scan(row_filter=wanted)):
-        found = 0
-        for batch in rewrite.read(place.table, task, schema, reader.about):
-            chosen = batch.filter(reader.chosen(batch))
-            if not chosen.num_rows:
-                continue
-            again = reader.again(chosen)
-            rows += again.rows
-            mended += again.mended
-            found += again.changed
-            left.update(again.left)
-            barred += pc.sum(barring.taken(again.batch)).as_py() or 0
-        if found:
+    for task, found in zip(there, rewrite.each(place.table, there, rereading.tried, engine), strict=True):
+        if found.changed:
             _check_accounted(place, task)
             tasks.append(task)
-        changed += found
+        rows, mended, changed = rows + found.rows, mended + found.mended, changed + found.changed
+        left.update(found.left)
+        barred += found.barred
     told = dict(left.most_common())
     view = Mend(kept_in, place.name, place.origin.id, rows, mended, changed, len(tasks), told, barred)
     if not tasks:
