@@ -62,7 +62,8 @@ def as_worker(*, elsewhere: bool) -> Iterator[None]:
             raise
         raise ConfigError(
             f"{error}, for the executors on {platform.node()}, where a task ran: each has what was set "
-            "where its worker or server was started, and not what is set here"
+            "where its worker or server was started, and not what is set here",
+            cures=error.cures,
         ) from error
 
 

@@ -108,9 +108,12 @@ class _Job:
         for number in numbers:
             storage = task_io(self.io_properties, self.metadata.location)
             table = Table(self.name, self.metadata, "", storage, NoopCatalog(_TABLE))
-            with as_worker(elsewhere=self.elsewhere):
-                result = _tried(self.work, table, _unpacked(self.sent[number], table))
+            result = _tried(self._done, table, _unpacked(self.sent[number], table))
             yield base64.b64encode(_packed(result, table)).decode("ascii")
+
+    def _done(self, table: Table, part: Any) -> Any:
+        with as_worker(elsewhere=self.elsewhere):
+            return self.work(table, part)
 
 
 def portions_of(tasks: Iterable[FileScanTask]) -> list[Portion]:

@@ -16,6 +16,7 @@ import pytest
 
 from chaos.cluster import DRIVER, Cluster
 from tests.integration.killed_run import land_elsewhere, python
+from tests.integration.tended import assert_tended, tend_elsewhere
 from tests.worlds.one_logstore import HOUR0_S, World, patient
 
 pytestmark = pytest.mark.spark
@@ -65,6 +66,20 @@ def test_executors_without_keys_are_told_from_a_driver_without(
     assert said.startswith("ConfigError: no key pair for the log service: set ALIBABA_CLOUD_ACCESS_KEY_ID")
     assert f"for the executors on {platform.node()}, where a task ran" in said
     assert world.lake.load(world.logstore.table) is None or not world.table_rows()
+
+
+def test_executors_prove_write_together_and_remove(world: World, cluster: Cluster, tmp_path: Path) -> None:
+    assert_tended(tend_elsewhere(world, tmp_path / "home", master=cluster.master, conf=DRIVER))
+    world.assert_proved()
+
+
+def test_what_an_executor_lacks_for_a_second_pull_names_its_machine(
+    world: World, keyless: Cluster, tmp_path: Path
+) -> None:
+    done = tend_elsewhere(world, tmp_path / "home", master=keyless.master, conf=DRIVER)
+
+    assert done.returncode == 2, done.stdout[-2000:]
+    assert f"for the executors on {platform.node()}, where a task ran" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("conf", [DRIVER, DRIVER | _DYNAMIC], ids=["fixed", "dynamic"])

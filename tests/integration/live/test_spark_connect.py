@@ -17,6 +17,7 @@ from pipelines.landing.spark.session import catalog_conf
 from tests import needs
 from tests.integration.killed_run import land_elsewhere, python
 from tests.integration.spark_server import ROOT, serving
+from tests.integration.tended import assert_tended, tend_elsewhere
 from tests.worlds.one_logstore import HOUR0_S, World, catalog_variables
 
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -89,6 +90,11 @@ def plain(folder: Path, more: Mapping[str, str]) -> Iterator[str]:
     ours = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
     with serving([*command, "--class", _SERVER, "spark-internal"], address, folder, ours):
         yield address
+
+
+def test_a_server_proves_writes_together_and_removes(world: World, server: str, tmp_path: Path) -> None:
+    assert_tended(tend_elsewhere(world, tmp_path / "home", remote=server))
+    world.assert_proved()
 
 
 def test_a_landing_over_spark_connect(world: World, server: str, tmp_path: Path) -> None:
