@@ -63,11 +63,11 @@ def prepared(folder: Path, emulator: Emulator, name: str, shards: int) -> Logsto
     return load_logstore(defs_file(folder, service, {}))
 
 
-def landed(logstore: Logstore, emulator: Emulator, shards: int) -> dict[str, float]:
-    """A log into each shard, and a landing: what its effects cost."""
+def landed(logstore: Logstore, emulator: Emulator, shards: int, *, step_s: int = _STEP_S) -> dict[str, float]:
+    """A log into each shard, and a landing so many seconds later: what its effects cost."""
     with SlsClient(logstore.service) as client:
         put(client, shards)
-    emulator.admin.advance(_STEP_S)
+    emulator.admin.advance(step_s)
     return of_effects(logstore)
 
 
