@@ -1,4 +1,4 @@
-"""Rows that are there twice are found in the files that `suspects` names, and nowhere else."""
+"""Rows that are there twice are found in the files that `overlaps` names, and nowhere else."""
 
 import random
 from collections import Counter
@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from pipelines.landing.contents.stretches import Identity, Stretch, joined, stretches_of, suspects
+from pipelines.landing.contents.stretches import Identity, Stretch, joined, overlaps, stretches_of
 
 
 def lying(*parts: list[Identity]) -> list[Stretch]:
@@ -37,14 +37,14 @@ def test_stretches_that_touch_at_one_identity_are_held_against_one_another() -> 
     there = {
         "s": [(Stretch((1, 0), (4, 0)), "a"), (Stretch((4, 0), (9, 0)), "b"), (Stretch((9, 1), (10, 0)), "c")]
     }
-    (found,) = suspects(there)
+    (found,) = overlaps(there)
     assert (set(found.keys), set(found.files)) == ({"s"}, {"a", "b"})
 
 
 def test_files_that_share_a_file_are_read_together_and_once() -> None:
     one, two = Stretch((1, 0), (4, 0)), Stretch((2, 0), (6, 0))
     there = {"s": [(one, "a"), (two, "b")], "t": [(one, "b"), (two, "c")], "u": [(one, "d"), (two, "e")]}
-    found = sorted((sorted(each.keys), sorted(each.files)) for each in suspects(there))
+    found = sorted((sorted(each.keys), sorted(each.files)) for each in overlaps(there))
     assert found == [(["s", "t"], ["a", "b", "c"]), (["u"], ["d", "e"])]
 
 
@@ -64,7 +64,7 @@ def test_what_is_twice_lies_in_files_that_are_named(seed: int) -> None:
         ]
         for shard in range(2)
     }
-    groups = suspects(there)
+    groups = overlaps(there)
     assert len({name for group in groups for name in group.files}) == sum(len(g.files) for g in groups)
 
     def doubled(names: set[str], shard: int) -> int:

@@ -28,7 +28,7 @@ from pyiceberg.schema import prune_columns
 from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.contents.spread import HERE, Portion, Spread, bytes_of, portions_of, unless_wrong
-from pipelines.landing.contents.stretches import Stretch, joined, stretches_of, suspects
+from pipelines.landing.contents.stretches import Stretch, joined, overlaps, stretches_of
 from pipelines.landing.ledger.reading import Unreadable, batches_of
 from pipelines.landing.ledger.values import Count, Key
 from pipelines.landing.table.bounded_scan import BoundedScan
@@ -210,7 +210,7 @@ def count(table: Table, tasks: Iterable[FileScanTask], edges: Edges, spread: Spr
         of[at], (files[at], those) = task, found
         for key, each in those.items():
             stretches[key].extend((stretch, at) for stretch in each)
-    groups = [(group.keys, tuple(of[at] for at in group.files)) for group in suspects(stretches)]
+    groups = [(group.keys, tuple(of[at] for at in group.files)) for group in overlaps(stretches)]
     twins = Counter[Key]()
     for found_twice, errors in unless_wrong(
         spread.over(table, groups, _twins, bytes_of=lambda group: bytes_of(group[1]))
@@ -225,22 +225,22 @@ def _read_each(
 ) -> "list[tuple[Cells, dict[Key, list[Stretch]]] | Unreadable]":
     """The cells of each file, and how the rows of each shard lie in it."""
     found: list[tuple[Cells, dict[Key, list[Stretch]]] | Unreadable] = []
+    reader = IdentityReader(table)
     for task in tasks:
         try:
-            found.append(_read_once(table, task, edges))
+            found.append(_read_once(reader.of(task), edges))
         except Unreadable as error:
             found.append(error)
     return found
 
 
-def _read_once(table: Table, task: FileScanTask, edges: Edges) -> tuple[Cells, dict[Key, list[Stretch]]]:
+def _read_once(parts: Iterable[Identities], edges: Edges) -> tuple[Cells, dict[Key, list[Stretch]]]:
     stretches = dict[Key, list[Stretch]]()
 
     def rows() -> Iterator[Identities]:
-        for part in identities(table, task):
-            stretches[part.key] = joined(
-                stretches.get(part.key, []), stretches_of(part.cursors, part.indexes)
-            )
+        for part in parts:
+            more = stretches_of(part.cursors, part.indexes)
+            stretches[part.key] = joined(stretches.get(part.key, []), more)
             yield part
 
     return cells_in(rows(), edges), stretches
@@ -302,22 +302,41 @@ def _joined(one: Cell, other: Cell) -> Cell:
 
 
 def identities(table: Table, task: FileScanTask, where: Filter | None = None) -> Iterator[Identities]:
-    """The identities of a file's rows, or of those that `where` takes, in parts of one shard and hour.
+    """As `IdentityReader`, of one file."""
+    return IdentityReader(table, where).of(task)
 
-    Origin and hour are those that the file's partition says; where it says none, the rows'. Columns are
-    selected by id: a name may hold dots, blanks and quotes. Raises as `reading.py` does.
+
+class IdentityReader:
+    """The identities of rows of files, or of those that `where` takes, in parts of one shard and hour.
+
+    Origin and hour are those that a file's partition says; where it says none, the rows'. Columns are
+    selected by id: a name may hold dots, blanks and quotes. What reads them is made once for files of one
+    kind: of a file of few rows the making is half of the work.
     """
-    schema, file = table.schema(), task.file
-    origin, hour = partition_origin(table, file), partition_hour(table, file)
-    names = [*IDENTITY[:3], *(["__origin__"] * (origin is None)), *(IDENTITY[3:] * (hour is None))]
-    ids = {schema.find_field(name).field_id for name in names} | set(where.fields if where else ())
-    columns = prune_columns(schema, ids, select_full_types=True)
-    mine = AlwaysTrue() if origin is None else EqualTo(term="__origin__", value=origin)
-    reader = BoundedScan(table.metadata, table.io, columns, mine)
-    for batch in batches_of(table, reader, task, whole=True):
-        rows = batch if where is None else batch.filter(where.taken(batch))
-        if rows.num_rows:
-            yield from apart(rows, origin, hour)
+
+    def __init__(self, table: Table, where: Filter | None = None) -> None:
+        self._table, self._where = table, where
+        self._scans = dict[tuple[str | None, bool], BoundedScan]()
+
+    def of(self, task: FileScanTask) -> Iterator[Identities]:
+        """Those of a file. Raises as `reading.py` does."""
+        table, where = self._table, self._where
+        origin, hour = partition_origin(table, task.file), partition_hour(table, task.file)
+        kind = origin, hour is None
+        if kind not in self._scans:
+            self._scans[kind] = self._scan(*kind)
+        for batch in batches_of(table, self._scans[kind], task, whole=True):
+            rows = batch if where is None else batch.filter(where.taken(batch))
+            if rows.num_rows:
+                yield from apart(rows, origin, hour)
+
+    def _scan(self, origin: str | None, of_any_hour: bool) -> BoundedScan:
+        schema, where = self._table.schema(), self._where
+        names = [*IDENTITY[:3], *(["__origin__"] * (origin is None)), *(IDENTITY[3:] * of_any_hour)]
+        ids = {schema.find_field(name).field_id for name in names} | set(where.fields if where else ())
+        columns = prune_columns(schema, ids, select_full_types=True)
+        mine = AlwaysTrue() if origin is None else EqualTo(term="__origin__", value=origin)
+        return BoundedScan(self._table.metadata, self._table.io, columns, mine)
 
 
 def apart(batch: pa.RecordBatch, origin: str | None = None, hour: int | None = None) -> Iterator[Identities]:

@@ -20,8 +20,9 @@ from pipelines.landing.contents.cells import (
     Cells,
     Edges,
     Filter,
+    IdentityReader,
     Shown,
-    cells_of,
+    cells_in,
     edges,
     edges_of,
     identities,
@@ -283,7 +284,8 @@ def slice_of(
 
 
 def _cells_of(cut: Edges, where: Filter | None, table: Table, tasks: Portion) -> Cells:
-    return tuple(cell for task in tasks for cell in cells_of(table, task, cut, where))
+    reader = IdentityReader(table, where)
+    return tuple(cell for task in tasks for cell in cells_in(reader.of(task), cut))
 
 
 def sorted_by(ledger: Ledger, cells: Iterable[Cell]) -> Slice:

@@ -6,7 +6,7 @@ shard that do not overlap. Where they do, the rows of their files must be held a
 
 Worked example: of a shard one file has the stretch (5, 0) to (8, 2), another one (9, 0) to (12, 1): nothing
 can be there twice, in a billion rows as in ten. A third one, which somebody appended in whatever hour, has
-(11, 3) to (20, 0): the second and the third are `suspects`. A file whose rows stand in no order is one by
+(11, 3) to (20, 0): the second and the third overlap. A file whose rows stand in no order is one by
 itself.
 """
 
@@ -37,7 +37,7 @@ class Stretch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Suspects(Generic[Of, File]):
+class Overlap(Generic[Of, File]):
     """Files that may hold rows twice, and of which shards; no other file holds rows between theirs."""
 
     keys: frozenset[Of]
@@ -69,14 +69,14 @@ def joined(before: list[Stretch], more: list[Stretch]) -> list[Stretch]:
     return [Stretch(min(each.first for each in every), max(each.last for each in every), rising=False)]
 
 
-def suspects(stretches: Mapping[Of, Iterable[tuple[Stretch, File]]]) -> list[Suspects[Of, File]]:
+def overlaps(stretches: Mapping[Of, Iterable[tuple[Stretch, File]]]) -> list[Overlap[Of, File]]:
     """Which files may hold rows of a shard twice; those that share a shard's rows, or a file, together."""
-    found = dict[File, Suspects[Of, File]]()
+    found = dict[File, Overlap[Of, File]]()
     for key, those in stretches.items():
         for files in _overlapping(those):
             before = [found[file] for file in files if file in found]
             keys = frozenset({key}).union(*(each.keys for each in before))
-            group = Suspects(keys, files.union(*(each.files for each in before)))
+            group = Overlap(keys, files.union(*(each.files for each in before)))
             found.update(dict.fromkeys(group.files, group))
     return list({id(group): group for group in found.values()}.values())
 

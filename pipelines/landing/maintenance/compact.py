@@ -343,10 +343,9 @@ def written_together(table: Table, part: HourPart) -> DataFile:
     new = NewFile(table, table.schema(), like, folder, name=f"{part.hour}-", group_bytes=group_bytes)
     rows = total = 0
     try:
-        for task in part.tasks:
-            for batch in _read(table, task):
-                rows, total = rows + batch.num_rows, total + _sum(batch)
-                new.add(batch)
+        for batch in _read(table, part.tasks):
+            rows, total = rows + batch.num_rows, total + _sum(batch)
+            new.add(batch)
         file = new.close()
         written = _counted(table, file) if file else (0, 0)
     except BaseException as error:
@@ -365,11 +364,12 @@ def written_together(table: Table, part: HourPart) -> DataFile:
     return file
 
 
-def _read(table: Table, task: FileScanTask) -> Iterator[pa.RecordBatch]:
+def _read(table: Table, tasks: Iterable[FileScanTask]) -> Iterator[pa.RecordBatch]:
     wanted = arrow_schema(table.schema())
     reader = BoundedScan(table.metadata, table.io, table.schema(), AlwaysTrue())
-    for batch in batches_of(table, reader, task):
-        yield batch.select(wanted.names).cast(wanted)
+    for task in tasks:
+        for batch in batches_of(table, reader, task):
+            yield batch.select(wanted.names).cast(wanted)
 
 
 def _counted(table: Table, file: DataFile) -> tuple[int, int]:

@@ -46,7 +46,14 @@ _Longs = npt.NDArray[np.int64]
 
 
 class BoundedScan(ArrowScan):
-    """As PyIceberg's, a batch at a time. Files that are not Parquet are read whole."""
+    """As PyIceberg's, a batch at a time. Files that are not Parquet are read whole.
+
+    What a file's own columns are in the table's is worked out once for files that have the same ones.
+    """
+
+    def __init__(self, *asked: Any, **more: Any) -> None:
+        super().__init__(*asked, **more)
+        self._schemas = dict[bytes, tuple[Schema, Schema]]()
 
     def to_record_batches(self, tasks: Iterable[FileScanTask]) -> Iterator[pa.RecordBatch]:
         """The rows of these files, each read as its rows are asked for."""
@@ -71,18 +78,12 @@ class BoundedScan(ArrowScan):
         table, metadata = self._table_metadata, pq.read_metadata(stream)
         asked, stored = self._downcast_ns_timestamp_to_us, metadata.schema.to_arrow_schema()
         downcast = table.format_version <= 2 if asked is None else asked
-        schema = pyarrow_to_schema(
-            stored,
-            table.name_mapping(),
-            downcast_ns_timestamp_to_us=downcast,
-            format_version=table.format_version,
-        )
+        schema, there = self._columns(stored, downcast)
         spec = table.specs().get(task.file.spec_id)
         missing = _get_column_projection_values(
             task.file, self._projected_schema, table.schema(), spec, schema.field_ids
         )
         wanted = self._filter(schema, missing)
-        there = prune_columns(schema, self._projected_field_ids, select_full_types=False)
         names = [column.name for column in there.columns]
         for first, rows in _packed(stream, metadata, names, wanted):
             for batch in _spelled(_without(rows, hidden, first), stored):
@@ -98,6 +99,22 @@ class BoundedScan(ArrowScan):
                     projected_missing_fields=missing,
                     allow_timestamp_tz_mismatch=True,
                 )
+
+    def _columns(self, stored: pa.Schema, downcast: bool) -> tuple[Schema, Schema]:
+        """All columns of a file with their ids, and those of them that are read. By the schema's bytes, since
+        two with other ids are equal."""
+        key = stored.serialize().to_pybytes()
+        if key not in self._schemas:
+            table = self._table_metadata
+            schema = pyarrow_to_schema(
+                stored,
+                table.name_mapping(),
+                downcast_ns_timestamp_to_us=downcast,
+                format_version=table.format_version,
+            )
+            there = prune_columns(schema, self._projected_field_ids, select_full_types=False)
+            self._schemas[key] = schema, there
+        return self._schemas[key]
 
     def _filter(self, schema: Schema, missing: dict[int, Any]) -> pc.Expression | None:
         """The row filter in the names of a file with this schema."""
