@@ -6,24 +6,30 @@ What comes of it must be what this process makes of it, errors and their cures t
 import os
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg.table import Table
 
-from pipelines.landing.commit.operation import Tools, execute
+from pipelines.landing.commit import authored
+from pipelines.landing.commit.operation import Planned, Tools, execute
 from pipelines.landing.contents.cells import count, edges
 from pipelines.landing.contents.spread import HERE, Spread, portions_of, unless_wrong
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.inspection.whole import every_file
 from pipelines.landing.ledger.place import look_at
 from pipelines.landing.ledger.reading import Misread, Unreadable, tasks_of
+from pipelines.landing.ledger.values import Deed, Operation
+from pipelines.landing.maintenance.compact import compactions, plan_compaction
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.mend import plan_mend
-from sls_io.values.errors import ConfigError, TransportError
+from pipelines.landing.spark.session import Engine
+from sls_io.values.errors import ConfigError, ConnectFailed, InvariantBroken, TransportError
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, World
 
 pytestmark = pytest.mark.spark
@@ -181,3 +187,35 @@ def test_much_is_sent_in_several_jobs_and_files_in_portions(landed: World, sprea
     looked = look_at(landed.lake, landed.logstore.table)
     assert looked.table.metadata == landed.table.metadata, "what travels is another one"
     assert isinstance(Unreadable(landed.table, tasks[0].file, "x").file, type(tasks[0].file))
+
+
+def test_hours_behind_a_job_that_failed_stay_as_they_are(landed: World) -> None:
+    """Parts of both hours are one job. Where it fails, the second hour finds no files of its own."""
+    landed.at(HOUR0_S + 60 * 150)
+    landed.put(2)
+    landed.land()
+    look = partial(look_at, landed.lake, landed.logstore.table)
+    hours = plan_compaction(look())
+    assert len(hours) == 2
+    rows, head = landed.identities(), landed.table.current_snapshot()
+    nowhere = Engine(remote="sc://127.0.0.1:1", wait_s=0.1)
+    nowhere.here_bytes_max = -1
+
+    first, second = compactions(look, hours, Spread(nowhere))
+
+    with pytest.raises(ConnectFailed):
+        execute(landed.lake, first.planned)
+    with pytest.raises(TransportError, match="since tasks failed before"):
+        execute(landed.lake, second.planned)
+    assert landed.table.current_snapshot() == head and landed.identities() == rows
+
+
+def test_a_commit_that_should_keep_all_rows_is_refused_where_it_would_not(landed: World) -> None:
+    look = partial(look_at, landed.lake, landed.logstore.table)
+    place, head = look(), landed.table.current_snapshot()
+    (hour,) = plan_compaction(place)
+    unchanged = authored.unchanged(place.head, place.state, Deed(Operation.COMPACT))
+    dropped = frozenset(task.file.file_path for task in hour.tasks)
+    with pytest.raises(InvariantBroken, match="should stay, and there would be -40 of them"):
+        execute(landed.lake, Planned(None, place, replace(unchanged, dropped=dropped)))
+    assert landed.table.current_snapshot() == head

@@ -117,7 +117,7 @@ def build(table: Table, state: TableState, change: Change, *, now_ms: int) -> pu
     """The change as one request on exactly `state`. Writes manifests, which nobody sees yet.
 
     Raises LedgerBroken for a table that cannot be written to, InvariantBroken when a file that shall leave
-    is not there.
+    is not there, or rows that shall stay would be more or fewer.
 
     Unlike a landing it may name any snapshot's content, so the manifest list is written here, and not by
     PyIceberg's producer, which appends to the head.
@@ -281,6 +281,13 @@ def _manifests(
     staying = list(_staying(table, change, snapshot_id, totals))
     for file in change.added:
         _count(totals, file, 1)
+    # Whoever writes files together has counted their rows; here nobody can have forgotten it.
+    more = totals["total-records"]
+    if change.same_rows and change.manifests is None and more:
+        raise InvariantBroken(
+            f"the rows of {'.'.join(table.name())} should stay, and there would be {more:+} of them; nothing "
+            "was changed"
+        )
     return [*staying, *_coming(table, change, snapshot_id)], totals
 
 

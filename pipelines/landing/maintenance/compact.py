@@ -274,8 +274,13 @@ def _batches(
 def _those(
     files: "Iterator[DataFile | SlsError]", taken: "list[DataFile | SlsError]", places: range
 ) -> tuple[DataFile, ...]:
-    """Those in these places, whoever asked for files before; `taken` keeps what has come."""
+    """Those in these places, whoever asked for files before; `taken` keeps what has come.
+
+    Raises TransportError where they did not come, since Spark failed at an hour before.
+    """
     taken.extend(islice(files, max(0, places.stop - len(taken))))
+    if len(taken) < places.stop:
+        raise TransportError("its files were not written, since tasks failed before: the next run takes them")
     return tuple(unless_wrong(taken[places.start : places.stop]))
 
 
