@@ -182,8 +182,8 @@ def test_much_is_sent_in_several_jobs_and_files_in_portions(landed: World, sprea
     sizes = unless_wrong(spread.over(landed.table, parts, lambda table, part: len(part), bytes_of=len))
     assert list(sizes) == [9 << 20] * 3
     tasks = tasks_of(landed.table, landed.table.scan())
-    portions = portions_of(tasks * 60)
-    assert [task for portion in portions for task in portion] == tasks * 60 and len(portions) > 1
+    portions = portions_of(tasks * 400)
+    assert [task for portion in portions for task in portion] == tasks * 400 and len(portions) > 1
     looked = look_at(landed.lake, landed.logstore.table)
     assert looked.table.metadata == landed.table.metadata, "what travels is another one"
     assert isinstance(Unreadable(landed.table, tasks[0].file, "x").file, type(tasks[0].file))

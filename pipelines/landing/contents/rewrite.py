@@ -16,7 +16,7 @@ from pyiceberg.table import FileScanTask, Table
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Planned, View
 from pipelines.landing.contents import slices
-from pipelines.landing.contents.spread import Spread, unless_wrong
+from pipelines.landing.contents.spread import Spread, bytes_of, unless_wrong
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import batches_of, tasks_of
 from pipelines.landing.spark.session import Engine
@@ -69,7 +69,7 @@ def each(
     engine: Engine | None,
 ) -> list[Result]:
     """What `work` makes of each file. Raises the first error of one."""
-    results = Spread(engine).over(table, tasks, work, bytes_of=lambda task: task.file.file_size_in_bytes)
+    results = Spread(engine).over(table, tasks, work, bytes_of=lambda task: bytes_of((task,)))
     return list(unless_wrong(results))
 
 

@@ -30,7 +30,7 @@ from pipelines.landing.worker import as_worker, be_frugal, public_properties, ta
 from sls_io.values.errors import SlsError
 
 _PARTS_A_JOB, _SENT_BYTES_A_JOB = 4096, 16 * 1024 * 1024
-_PORTION_BYTES, _PORTION_FILES = 64 * 1024 * 1024, 200
+_PORTION_BYTES, _OPENED_BYTES = 64 * 1024 * 1024, 64 * 1024
 _TABLE = "table"
 Portion = tuple[FileScanTask, ...]
 Part = TypeVar("Part")
@@ -120,17 +120,17 @@ def portions_of(tasks: Iterable[FileScanTask]) -> list[Portion]:
     """Files as parts of which each is work for some seconds."""
     portions, size = list[list[FileScanTask]](), 0
     for task in tasks:
-        if not portions or size > _PORTION_BYTES or len(portions[-1]) >= _PORTION_FILES:
+        if not portions or size > _PORTION_BYTES:
             portions.append([])
             size = 0
         portions[-1].append(task)
-        size += task.file.file_size_in_bytes
+        size += bytes_of((task,))
     return [tuple(portion) for portion in portions]
 
 
 def bytes_of(portion: Portion) -> int:
-    """What the files take in storage."""
-    return sum(task.file.file_size_in_bytes for task in portion)
+    """How much work the files are, as what they take in storage; a small one is its opening."""
+    return sum(max(_OPENED_BYTES, task.file.file_size_in_bytes) for task in portion)
 
 
 def unless_wrong(results: "Iterable[Result | SlsError]") -> Iterator[Result]:

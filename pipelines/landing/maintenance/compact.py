@@ -127,7 +127,7 @@ def plan_compaction(looked: Looked, *, target_bytes: int = TARGET_BYTES) -> list
     """Sealed hours with more small files than files of the target size would hold; oldest first."""
     hours, order = [], _order(looked.table.schema())
     for (origin, hour, *_), tasks in _small(looked, target_bytes):
-        size = bytes_of(tuple(tasks))
+        size = sum(task.file.file_size_in_bytes for task in tasks)
         if len(tasks) > -(-size // target_bytes):
             rows = sum(task.file.record_count for task in tasks)
             hours.append(
@@ -208,7 +208,7 @@ def parts_of(hour: CompactableHour, target_bytes: int) -> list[HourPart]:
     example: of four files of 0.7 times the target, 2.8 together, the middles lie in the first, second, second
     and third of three parts.
     """
-    size = bytes_of(hour.tasks)
+    size = sum(task.file.file_size_in_bytes for task in hour.tasks)
     count, before = -(-size // target_bytes), 0
     found = defaultdict[int, list[FileScanTask]](list)
     for task in hour.tasks:

@@ -80,7 +80,8 @@ class Engine:
     """The folder in which writing tasks tell how far they are; only where Spark runs on this machine."""
 
     here_bytes_max: int = 256 * 1024 * 1024
-    """Files of so many bytes together are worked on in this process, before Spark would have started."""
+    """Files of so many bytes together are worked on in this process: that takes as long as Spark takes to
+    start and to give its workers what they need, or little more."""
 
     def __init__(
         self,
