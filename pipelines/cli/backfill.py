@@ -20,7 +20,7 @@ import click
 from rich.markup import escape
 
 from pipelines import dagster_client
-from pipelines.cli.deciding import carried_out, decide, dry_run_option, looked
+from pipelines.cli.deciding import Working, decide, dry_run_option, engine_of_a_verb
 from pipelines.cli.hours import HourParam
 from pipelines.cli.land import landing_line, tell_dagster
 from pipelines.cli.land import show as show_landing
@@ -229,13 +229,13 @@ def replace_here(output: Output, logstore: Logstore, hours: range, *, execute: b
 def mend_here(output: Output, logstore: Logstore, hours: range, kept: Kept, *, execute: bool) -> None:
     """Read rows of the hours again from what they keep; the service is not asked for them."""
     lake = Lake.default()
-    with SlsClient(logstore.service) as client:
-        plan = partial(plan_mend, lake, logstore, client, hours, kept_in=kept)
-        planned = looked(output, f"backfill {logstore.name}", plan)
-    never = () if planned.view.rows else (x for x in _lacking(logstore, hours) if x.kind in reach.NEVER)
-    lacks = _say(output, never)
-    do = partial(carried_out, output, f"backfill {logstore.name}", planned, lake)
-    decide(output, planned, do, now=execute, more={"cannot_come": lacks})
+    with SlsClient(logstore.service) as client, engine_of_a_verb() as engine:
+        working = Working(output, f"backfill {logstore.name}", engine)
+        planned = working.on(partial(plan_mend, lake, logstore, client, hours, kept_in=kept, engine=engine))
+        never = () if planned.view.rows else (x for x in _lacking(logstore, hours) if x.kind in reach.NEVER)
+        lacks = _say(output, never)
+        do = partial(working.carry_out, planned, lake)
+        decide(output, planned, do, now=execute, more={"cannot_come": lacks})
     if lacks:
         click.get_current_context().exit(EXIT_FAILED)
 

@@ -4,9 +4,10 @@ A verb is its options and its plan. Here, once for all of them: the logstore is 
 shown; it is carried out where somebody said so, else the call that does it is named; then the document.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 from rich.markup import escape
@@ -19,13 +20,14 @@ from pipelines.landing.commit.decision import Decision, Finished, Tools
 from pipelines.landing.commit.effect import Effect
 
 if TYPE_CHECKING:
+    from pipelines.landing.spark.session import Engine
     from pipelines.landing.table.lake import Lake
 
 execute_option = click.option("--execute", is_flag=True, help="Do it; without this it is a dry run.")
 dry_run_option = click.option(DRY_RUN, is_flag=True, help="Say what would be done, and change nothing.")
 _LISTED = 20
 
-Planning = TypeVar("Planning", bound=Decision[Any])
+Made = TypeVar("Made")
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -49,10 +51,12 @@ def decision(
             from sls_io.wire.client import SlsClient
 
             logstore, lake = (resolve_to_land if lands else resolve)(name), Lake.default()
-            what = f"{name_of_verb} {logstore.name}"
-            with SlsClient(logstore.service) as client:
-                planned = looked(output, what, partial(plan, lake, logstore, client, **asked), reads=reads)
-                decide(output, planned, partial(carried_out, output, what, planned, lake), now=execute)
+            with SlsClient(logstore.service) as client, engine_of_a_verb() as engine:
+                working = Working(output, f"{name_of_verb} {logstore.name}", engine)
+                asked |= {"engine": engine} if reads else {}
+                look = partial(plan, lake, logstore, client, **asked)
+                planned = working.on(look) if reads else look()
+                decide(output, planned, partial(working.carry_out, planned, lake), now=execute)
 
         run.__doc__ = plan.__doc__
         command: Callable[..., Any] = verb(run)
@@ -65,27 +69,40 @@ def decision(
     return made
 
 
-def looked(output: Output, what: str, plan: Callable[..., Planning], *, reads: bool = True) -> Planning:
-    """The plan; one that `reads` is given the engine."""
-    if not reads:
-        return plan()
-    from pipelines.cli.land import landing_line
+@contextmanager
+def engine_of_a_verb() -> "Iterator[Engine]":
+    """An engine that is started where it is needed, and ends with the block."""
     from pipelines.landing.spark.session import engine_here
 
     engine = engine_here()
-    with landing_line(output, what, engine) as line:
-        line.phase("looking at the rows")
-        return plan(engine=engine)
+    try:
+        yield engine
+    finally:
+        engine.stop()
 
 
-def carried_out(output: Output, what: str, planned: Decision[Any], lake: "Lake") -> Finished:
-    """Do what was planned; the line on stderr says `what` it is."""
-    from pipelines.cli.land import landing_line
-    from pipelines.landing.spark.session import engine_here
+class Working(NamedTuple):
+    """How the work of a verb is shown: a line on stderr says `what` it is and how far; Spark's own words go
+    to its log. The engine goes on from one work to the next."""
 
-    engine = engine_here()
-    with landing_line(output, what, engine) as line:
-        return planned.carry_out(lake, Tools(on_event=line.phase, engine=engine))
+    output: Output
+    what: str
+    engine: "Engine"
+
+    def on(self, work: Callable[[], Made]) -> Made:
+        """What the work comes to."""
+        from pipelines.cli.land import landing_line
+
+        with landing_line(self.output, self.what, self.engine, stops=False) as line:
+            line.phase("looking at the rows")
+            return work()
+
+    def carry_out(self, planned: Decision[Any], lake: "Lake") -> Finished:
+        """Do what was planned."""
+        from pipelines.cli.land import landing_line
+
+        with landing_line(self.output, self.what, self.engine, stops=False) as line:
+            return planned.carry_out(lake, Tools(on_event=line.phase, engine=self.engine))
 
 
 def decide(

@@ -85,15 +85,16 @@ def land(output: Output, *, name: str | None) -> None:
 
 
 @contextmanager
-def landing_line(output: Output, what: str, engine: Engine) -> Iterator[Line]:
-    """The engine for the time of the block, and the line that says how far its landing is; what its JVM says
-    goes to spark.log in the state folder."""
+def landing_line(output: Output, what: str, engine: Engine, *, stops: bool = True) -> Iterator[Line]:
+    """The engine for the time of the block, or longer where it does not `stops`, and the line that says how
+    far its tasks are; what its JVM says goes to spark.log in the state folder."""
     with output.progress(what) as line, noise_into(made(home()) / "spark.log"):
         try:
             with line.landing(engine):
                 yield line
         finally:
-            engine.stop()
+            if stops:
+                engine.stop()
 
 
 def spread_of(line: Line, engine: Engine) -> Spread:

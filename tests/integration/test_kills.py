@@ -92,7 +92,7 @@ def test_a_killed_jvm_ends_the_run_with_an_error_of_ours(started: World, tmp_pat
     done = land_elsewhere(started.logstore, started.lake, tmp_path / "home", jvm_dies_at="write")
 
     assert done.returncode == 2, done.stderr[-2000:]
-    assert "TransportError: a task failed" in done.stderr
+    assert "TransportError: a task of Spark at " in done.stderr
     assert len(started.landings()) == 2
     assert started.checkpoints() == checkpoints
     assert started.land().rows == 60

@@ -112,6 +112,25 @@ def test_files_of_the_target_size_are_left_alone_and_new_ones_are_not_larger(sea
     proved(sealed)
 
 
+def test_a_file_that_would_be_written_alone_stays_as_it_is(sealed: World) -> None:
+    """Of four files of some 0.7 times the target, those are written together that fit a part together."""
+    sizes = [
+        f.file.file_size_in_bytes
+        for f in sealed.table.scan().plan_files()
+        if f"/{HOUR0}/" in f.file.file_path
+    ]
+    target = int(sum(sizes) / 2.8)
+    before = set(sealed.published())
+
+    (planned,) = maintainer(sealed, target_bytes=target).plan(["compact"]).compacted
+    assert planned.files == 2
+    (done,) = maintainer(sealed, target_bytes=target).execute(["compact"]).compacted
+
+    assert (done.files, done.files_after) == (2, 1) and len(before - set(sealed.published())) == 2
+    sealed.land()
+    proved(sealed)
+
+
 def test_an_hour_that_one_shard_has_not_passed_is_left_alone(world: World) -> None:
     for minute in (2, 30, 50):
         world.put(20)

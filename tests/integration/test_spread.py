@@ -171,7 +171,7 @@ def test_a_worker_that_dies_is_an_error_with_a_place_to_look(landed: World, spre
         os.kill(os.getpid(), signal.SIGKILL)
         return part
 
-    with pytest.raises(TransportError, match=r"a task failed .* Spark's own log says why"):
+    with pytest.raises(TransportError, match=r"a task of Spark at .* failed .*, its log says why"):
         list(spread.over(landed.table, [1], die, bytes_of=int))
     (alive,) = unless_wrong(spread.over(landed.table, [1], lambda table, part: part, bytes_of=int))
     assert alive == 1
@@ -219,3 +219,12 @@ def test_a_commit_that_should_keep_all_rows_is_refused_where_it_would_not(landed
     with pytest.raises(InvariantBroken, match="should stay, and there would be -40 of them"):
         execute(landed.lake, Planned(None, place, replace(unchanged, dropped=dropped)))
     assert landed.table.current_snapshot() == head
+
+
+def test_a_file_that_is_listed_twice_has_its_rows_twice(landed: World, spread: Spread) -> None:
+    table = landed.table
+    tasks = tasks_of(table, table.scan())
+    again = [*tasks, tasks[0]]
+    for each in (spread, HERE):
+        counted = count(table, again, edges([landed.ledger]), each)
+        assert sum(counted.twins.values()) == tasks[0].file.record_count

@@ -172,6 +172,19 @@ def test_a_text_that_a_row_group_has_once_and_shows_ten_thousand_times_is_read_s
     assert pa.total_allocated_bytes() - before < 10 * BATCH_BYTES
 
 
+def test_values_that_are_all_different_are_not_gathered_first(tmp_path: Path) -> None:
+    """Without dictionaries in the file none are made: they took ten times what the rows take."""
+    made = pa.table({f"c{i}": pa.array([f"{n}-{i}" for n in range(10_000)]) for i in range(100)})
+    path, size = tmp_path / "wide.parquet", made.nbytes
+    pq.write_table(made, path, use_dictionary=False)
+    del made
+    before, most = pa.total_allocated_bytes(), 0
+    with pa.OSFile(str(path)) as stream:
+        for _ in rows_of_file(stream):
+            most = max(most, pa.total_allocated_bytes() - before)
+    assert most < 4 * size
+
+
 def test_columns_of_a_file_are_asked_for_by_name_and_a_missing_one_is_told(tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
     rows = pa.table({"n": [1, 2], "text": ["a", "b"], "text.of": ["c", "d"]})

@@ -8,8 +8,8 @@ rows at 4, 5, 6 and 8 of an hour. Cut at 5, 7 and 9 they are the cells 4, 5 to 6
 two are in the window.
 
 Only the identity columns are read, each file once. Rows that are there twice are looked for where files may
-hold such (`stretches.py`): these are read once more, and their identities held together, 16 bytes a row. In a
-table that only landings and compactions wrote there are none.
+hold such (`stretches.py`): these are read once more, and their identities held together, about 35 bytes a
+row. In a table that only landings and compactions wrote there are none.
 """
 
 from collections import Counter, defaultdict
@@ -198,7 +198,7 @@ def totals(cells: Iterable[Cell]) -> dict[Key, Count]:
 def count(table: Table, tasks: Iterable[FileScanTask], edges: Edges, spread: Spread = HERE) -> Counted:
     """The rows of these files. A file that cannot be read is named, and the others are counted. Raises
     TransportError when the storage does not answer, Misread as `reading.py` does."""
-    files, lost = dict[Shown, Cells](), dict[str, Unreadable]()
+    files, lost, twins = dict[Shown, Cells](), dict[str, Unreadable](), Counter[Key]()
     of, stretches = dict[Shown, FileScanTask](), defaultdict[Key, list[tuple[Stretch, Shown]]](list)
     portions = portions_of(tasks)
     read = unless_wrong(spread.over(table, portions, partial(_read_each, edges), bytes_of=bytes_of))
@@ -207,11 +207,14 @@ def count(table: Table, tasks: Iterable[FileScanTask], edges: Edges, spread: Spr
             lost.setdefault(found.path, found)
             continue
         at = shown(task)
+        if at in files:  # somebody listed it twice, and every reader reads it twice
+            for cell in found[0]:
+                twins[cell.origin, cell.shard] += cell.rows
+            continue
         of[at], (files[at], those) = task, found
         for key, each in those.items():
             stretches[key].extend((stretch, at) for stretch in each)
     groups = [(group.keys, tuple(of[at] for at in group.files)) for group in overlaps(stretches)]
-    twins = Counter[Key]()
     for found_twice, errors in unless_wrong(
         spread.over(table, groups, _twins, bytes_of=lambda group: bytes_of(group[1]))
     ):
@@ -250,22 +253,28 @@ def _twins(table: Table, group: tuple[frozenset[Key], Portion]) -> tuple[dict[Ke
     """Rows of these shards in these files whose identity an earlier one has, and files that cannot be read
     any more."""
     (keys, tasks), lost = group, list[Unreadable]()
-    held = defaultdict[Key, list[_Longs]](list)
+    held = defaultdict[Key, list[tuple[_Longs, _Longs]]](list)
     for task in tasks:
         try:
             for part in identities(table, task):
                 if part.key in keys:
-                    held[part.key].append(part.keys[1:])
+                    held[part.key].append((part.cursors, part.indexes))
         except Unreadable as error:
             lost.append(error)
-    doubled = {key: _doubled(np.concatenate(parts, axis=1)) for key, parts in held.items()}
+    doubled = {key: _doubled(held.pop(key)) for key in [*held]}
     return {key: rows for key, rows in doubled.items() if rows}, lost
 
 
-def _doubled(keys: _Longs) -> int:
-    order = np.lexsort((keys[1], keys[0]))
-    ordered, places = keys[0][order], keys[1][order]
-    return int(((ordered[1:] == ordered[:-1]) & (places[1:] == places[:-1])).sum())
+def _doubled(parts: list[tuple[_Longs, _Longs]]) -> int:
+    """How many of these cursors and indexes an earlier row has; the parts are let go on the way."""
+    cursors, indexes = (np.concatenate(column) for column in zip(*parts, strict=True))
+    parts.clear()
+    order = np.lexsort((indexes, cursors))
+    cursors = cursors[order]
+    same = cursors[1:] == cursors[:-1]
+    del cursors
+    indexes = indexes[order]
+    return int((same & (indexes[1:] == indexes[:-1])).sum())
 
 
 def cells_of(table: Table, task: FileScanTask, edges: Edges, where: Filter | None = None) -> Cells:

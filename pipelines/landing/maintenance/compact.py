@@ -37,7 +37,7 @@ from pipelines.landing.commit import authored
 from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.commit.operation import Planned, Tools
 from pipelines.landing.contents.cells import origin_and_hour
-from pipelines.landing.contents.spread import HERE, Spread, bytes_of, unless_wrong
+from pipelines.landing.contents.spread import HERE, Portion, Spread, bytes_of, unless_wrong
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.place import Looked
 from pipelines.landing.ledger.reading import batches_of, tasks_of
@@ -84,7 +84,12 @@ class CompactableHour:
     file_bytes: int
     files_after: int | None = None
     snapshot_id: int | None = None
-    tasks: tuple[FileScanTask, ...] = field(default=(), repr=False, compare=False)
+    parts: tuple[Portion, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def tasks(self) -> Portion:
+        """The files."""
+        return tuple(task for part in self.parts for task in part)
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,7 @@ class HourPart:
 
     origin: str
     hour: int
-    tasks: tuple[FileScanTask, ...]
+    tasks: Portion
     target_bytes: int
 
 
@@ -126,14 +131,32 @@ def sealed_before(ledger: Ledger) -> int:
 def plan_compaction(looked: Looked, *, target_bytes: int = TARGET_BYTES) -> list[CompactableHour]:
     """Sealed hours with more small files than files of the target size would hold; oldest first."""
     hours, order = [], _order(looked.table.schema())
-    for (origin, hour, *_), tasks in _small(looked, target_bytes):
-        size = sum(task.file.file_size_in_bytes for task in tasks)
-        if len(tasks) > -(-size // target_bytes):
+    for (origin, hour, *_), small in _small(looked, target_bytes):
+        parts = _parts(sorted(small, key=order), target_bytes)
+        tasks = [task for part in parts for task in part]
+        if tasks:
             rows = sum(task.file.record_count for task in tasks)
-            hours.append(
-                CompactableHour(origin, hour, rows, len(tasks), size, tasks=tuple(sorted(tasks, key=order)))
-            )
+            size = sum(task.file.file_size_in_bytes for task in tasks)
+            hours.append(CompactableHour(origin, hour, rows, len(tasks), size, parts=tuple(parts)))
     return hours
+
+
+def _parts(tasks: list[FileScanTask], target_bytes: int) -> list[Portion]:
+    """Those of these files that are written together: parts of about the target size, each of which becomes
+    one file. A file that would be a part alone stays as it is.
+
+    As many parts as hold them; a file goes where its middle lies, so a part may be larger by a file. Worked
+    example: of four files of 0.7 times the target, 2.8 together, the middles lie in the first, second, second
+    and third of three parts. The second and third file are written together.
+    """
+    size = sum(task.file.file_size_in_bytes for task in tasks)
+    count, before = -(-size // target_bytes), 0
+    found = defaultdict[int, list[FileScanTask]](list)
+    for task in tasks:
+        middle = 2 * before + task.file.file_size_in_bytes
+        found[min(count - 1, middle * count // (2 * size))].append(task)
+        before += task.file.file_size_in_bytes
+    return [tuple(found[n]) for n in sorted(found) if len(found[n]) > 1]
 
 
 def left(
@@ -201,25 +224,6 @@ def _small(looked: Looked, target_bytes: int) -> list[tuple[tuple[Any, ...], lis
     return sorted(found.items(), key=lambda item: (item[0][1], item[0][0]))
 
 
-def parts_of(hour: CompactableHour, target_bytes: int) -> list[HourPart]:
-    """The files of an hour as parts of about the target size, each of which becomes one file.
-
-    As many as hold them; a file goes where its middle lies, so a part may be larger by a file. Worked
-    example: of four files of 0.7 times the target, 2.8 together, the middles lie in the first, second, second
-    and third of three parts.
-    """
-    size = sum(task.file.file_size_in_bytes for task in hour.tasks)
-    count, before = -(-size // target_bytes), 0
-    found = defaultdict[int, list[FileScanTask]](list)
-    for task in hour.tasks:
-        middle = 2 * before + task.file.file_size_in_bytes
-        found[min(count - 1, middle * count // (2 * size))].append(task)
-        before += task.file.file_size_in_bytes
-    return [
-        HourPart(hour.origin, hour.hour, tuple(tasks), target_bytes) for _, tasks in sorted(found.items())
-    ]
-
-
 class Compaction(NamedTuple):
     """An hour with the plan that writes its files together, and the age that these have by then."""
 
@@ -246,7 +250,7 @@ def compactions(
     Meanwhile another engine deletes rows of a file of the last hour without touching the file: as it was
     planned, the new file would bring them back. So what each commit is made on is looked at.
     """
-    for some in _batches((hour, parts_of(hour, target_bytes)) for hour in hours):
+    for some in _batches((hour, _work_of(hour, target_bytes)) for hour in hours):
         fresh, looked = Freshness(clock), look()
         every = [part for _, parts in some for part in parts]
         files = spread.over(looked.table, every, written_together, bytes_of=lambda part: bytes_of(part.tasks))
@@ -254,6 +258,10 @@ def compactions(
         for hour, parts in some:
             write = partial(_those, files, taken, range(begin, begin := begin + len(parts)))
             yield Compaction(hour, _planned(look, looked, hour, write), fresh)
+
+
+def _work_of(hour: CompactableHour, target_bytes: int) -> list[HourPart]:
+    return [HourPart(hour.origin, hour.hour, tasks, target_bytes) for tasks in hour.parts]
 
 
 def _batches(
@@ -316,8 +324,8 @@ def _check_shown(place: Looked, hour: CompactableHour, schema_id: int) -> None:
     there = _shown(tasks_of(place.table, place.table.scan(row_filter=rows)))
     if not _shown(hour.tasks) <= there or place.state.schema_id != schema_id:
         raise LandingConflict(
-            f"files of {place.name} that were being written together were changed meanwhile; nothing was "
-            "changed, the next maintenance takes them"
+            f"files of {place.name} that were being written together, or its columns, changed meanwhile; "
+            "nothing was changed, the next maintenance takes them"
         )
 
 

@@ -124,7 +124,7 @@ class Maintenance(Effect):
         }
 
     def document(self) -> dict[str, Any]:
-        return asdict(replace(self, compacted=tuple(replace(hour, tasks=()) for hour in self.compacted)))
+        return asdict(replace(self, compacted=tuple(replace(hour, parts=()) for hour in self.compacted)))
 
 
 class Maintainer:

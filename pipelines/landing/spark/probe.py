@@ -23,7 +23,10 @@ def task_failed(engine: Engine, error: Exception, needed: str, own: str = "") ->
     run, `own` what else may be the cause."""
     if problem := workers_problem(engine, str(error), needed):
         return ConfigError(problem)
-    return TransportError(f"a task failed ({type(error).__name__}); Spark's own log says why{own}")
+    return TransportError(
+        f"a task of Spark at {engine.place} failed ({type(error).__name__}), its log says why: look whether "
+        f"its master answers, and whether a worker was ended for its memory{own}"
+    )
 
 
 def workers_problem(engine: Engine, said: str, needed: str) -> str:
