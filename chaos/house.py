@@ -19,8 +19,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from chaos.engine import InProcess
 from chaos.worker import Pipe, Task, armed
 from pipelines.landing.commit.operation import execute
+from pipelines.landing.contents.spread import Spread
 from pipelines.landing.ledger.state import facts
 from pipelines.landing.maintenance.compact import sealed_before
 from pipelines.landing.maintenance.maintain import Maintainer
@@ -84,6 +86,7 @@ def _maintain(task: Task, lake: Lake, aged_s: float, tell: Callable[[str], None]
         task.logstore,
         lake,
         target_bytes=_TARGET_BYTES,
+        spread=Spread(InProcess()),
         manifests_max=_MANIFESTS_MAX,
         snapshots_max=_SNAPSHOTS_MAX,
         on_event=tell,

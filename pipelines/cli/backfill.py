@@ -106,7 +106,7 @@ def backfill(
     elif local or dry_run:
         fill_here(output, logstore, hours, dry_run=dry_run)
     else:
-        check_begun(hours, SYSTEM_CLOCK.now())
+        check_begun(hours, SYSTEM_CLOCK.now(), mode)
         by_dagster(output, logstore, hours, mode, dagster_url)
 
 

@@ -65,19 +65,18 @@ def hours_text(hours: range) -> str:
     return "..".join(map(hour_text, sorted({hours.start, hours.stop - 1})))
 
 
-def check_begun(hours: range, now_s: float) -> None:
+def check_begun(hours: range, now_s: float, mode: str) -> None:
     """Raise ConfigError for hours that have not begun at `now_s`, the machine's time: Dagster, which has no
     other clock, knows no such partition, and would call it landed when a run of it has found nothing."""
     running = int(now_s) // HOUR_S
     if hours[-1] > running:
+        first, last = hour_text(hours[0]), hour_text(hours[-1])
         ahead = hours_text(range(max(hours.start, running + 1), hours.stop))
         raise ConfigError(
             f"{ahead} has not begun by this machine's clock ({moment_text(int(now_s))} UTC), and Dagster "
             "goes by that, wherever the clock of the service is: ask for hours up to "
             f"{hour_text(running)}, wait, or land it without Dagster",
-            cures=(
-                Call(("backfill", "--local", "--from", hour_text(hours[0]), "--to", hour_text(hours[-1]))),
-            ),
+            cures=(Call(("backfill", "--local", "--mode", mode, "--from", first, "--to", last)),),
         )
 
 

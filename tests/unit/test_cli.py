@@ -230,14 +230,15 @@ def test_values_read_well() -> None:
 
 def test_hours_that_dagster_has_not_yet_are_refused_with_the_hour_the_clock_and_the_cure() -> None:
     hour = 494_000
-    check_begun(range(hour - 3, hour + 1), hour * 3600.0)
+    check_begun(range(hour - 3, hour + 1), hour * 3600.0, "fill")
     with pytest.raises(ConfigError) as refused:
-        check_begun(range(hour - 3, hour + 2), hour * 3600.0 + 65)
+        check_begun(range(hour - 3, hour + 2), hour * 3600.0 + 65, "rest")
     said = str(refused.value)
     assert said.startswith("2026-05-10-09:00 has not begun by this machine's clock (2026-05-10-08:01 UTC)")
     assert "ask for hours up to 2026-05-10-08:00" in said
     (call,) = refused.value.cures
-    assert commands.shown(call) == ("sls-lake backfill --local --from 2026-05-10-05:00 --to 2026-05-10-09:00")
+    hours = "--from 2026-05-10-05:00 --to 2026-05-10-09:00"
+    assert commands.shown(call) == f"sls-lake backfill --local --mode rest {hours}"
 
 
 def test_a_backfill_of_an_hour_to_come_asks_no_dagster(

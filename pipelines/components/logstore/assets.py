@@ -331,7 +331,7 @@ def _table(
         raise outcome.error
 
 
-def _hours_asked(context: dg.AssetExecutionContext, logstore: Logstore) -> range:
+def _hours_asked(context: dg.AssetExecutionContext, logstore: Logstore, mode: Mode) -> range:
     """The hours of the run's partitions. Raises ConfigError for a run that names none, or such as Dagster's
     page does not offer: whoever launches a run by GraphQL may tag it with any two."""
     if not context.has_partition_key and not context.has_partition_key_range:
@@ -347,7 +347,7 @@ def _hours_asked(context: dg.AssetExecutionContext, logstore: Logstore) -> range
             f"the hours of this run end before they begin: {hour_text(first)} is its first and "
             f"{hour_text(last)} its last. Launch it again with the two the other way round"
         )
-    check_begun(range(first, last + 1), SYSTEM_CLOCK.now())
+    check_begun(range(first, last + 1), SYSTEM_CLOCK.now(), mode)
     return range(first, last + 1)
 
 
@@ -355,7 +355,7 @@ def _again(
     context: dg.AssetExecutionContext, logstore: Logstore, spark: SparkEngine, mode: Mode, *, execute: bool
 ) -> Results:
     """Do hours again that are there, or say what would happen."""
-    bronze, hours = bronze_key(logstore), _hours_asked(context, logstore)
+    bronze, hours = bronze_key(logstore), _hours_asked(context, logstore, mode)
     context.log.info(f"{mode} {hours_text(hours)}{'' if execute else ', dry run'}")
     with commits(logstore.table) as made:
         try:
@@ -393,7 +393,7 @@ def _land(
 ) -> Generator[dg.MaterializeResult[None] | dg.AssetCheckResult, None, Outcome]:
     """Land, then report and publish. Raises what `Run.land` does; what comes after a landing is returned."""
     bronze = bronze_key(logstore)
-    hours = range(0) if live else _hours_asked(context, logstore)
+    hours = range(0) if live else _hours_asked(context, logstore, "fill")
     asked: dict[str, Any] = {}
     if not live:
         from_s, until_s = config.part(hours)
