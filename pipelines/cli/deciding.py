@@ -91,17 +91,17 @@ class Working(NamedTuple):
 
     def on(self, work: Callable[[], Made]) -> Made:
         """What the work comes to."""
-        from pipelines.cli.land import landing_line
+        from pipelines.cli.land import working_line
 
-        with landing_line(self.output, self.what, self.engine, stops=False) as line:
+        with working_line(self.output, self.what, self.engine) as line:
             line.phase("looking at the rows")
             return work()
 
     def carry_out(self, planned: Decision[Any], lake: "Lake") -> Finished:
         """Do what was planned."""
-        from pipelines.cli.land import landing_line
+        from pipelines.cli.land import working_line
 
-        with landing_line(self.output, self.what, self.engine, stops=False) as line:
+        with working_line(self.output, self.what, self.engine) as line:
             return planned.carry_out(lake, Tools(on_event=line.phase, engine=self.engine))
 
 

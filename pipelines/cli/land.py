@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 
 import click
@@ -30,6 +30,8 @@ from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import TimeLeft, Vitals, findings
 from sls_io.planning.waits import Why
 from sls_io.values.errors import ServiceError, SlsError
+
+_SPARK_LOG = "spark.log"
 
 
 @click.command("land")
@@ -85,16 +87,27 @@ def land(output: Output, *, name: str | None) -> None:
 
 
 @contextmanager
-def landing_line(output: Output, what: str, engine: Engine, *, stops: bool = True) -> Iterator[Line]:
-    """The engine for the time of the block, or longer where it does not `stops`, and the line that says how
-    far its tasks are; what its JVM says goes to spark.log in the state folder."""
-    with output.progress(what) as line, noise_into(made(home()) / "spark.log"):
+def landing_line(output: Output, what: str, engine: Engine) -> Iterator[Line]:
+    """The engine for the time of the block, and the line that says how far its landing is; what its JVM says
+    goes to spark.log in the state folder."""
+    with output.progress(what) as line, noise_into(made(home()) / _SPARK_LOG):
         try:
             with line.landing(engine):
                 yield line
         finally:
-            if stops:
-                engine.stop()
+            engine.stop()
+
+
+@contextmanager
+def working_line(output: Output, what: str, engine: Engine) -> Iterator[Line]:
+    """As `landing_line`, for a verb that may need no Spark: so it makes no state folder, and the engine goes
+    on to the verb's next work."""
+    with ExitStack() as stack:
+        line = stack.enter_context(output.progress(what))
+        with suppress(OSError):
+            stack.enter_context(noise_into(home() / _SPARK_LOG))
+        stack.enter_context(line.landing(engine))
+        yield line
 
 
 def spread_of(line: Line, engine: Engine) -> Spread:

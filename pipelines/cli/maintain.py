@@ -2,9 +2,9 @@
 
 import click
 
-from pipelines.cli.deciding import execute_option, show_effect
+from pipelines.cli.deciding import engine_of_a_verb, execute_option, show_effect
 from pipelines.cli.hours import older_than_option
-from pipelines.cli.land import landing_line, spread_of
+from pipelines.cli.land import spread_of, working_line
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, verb
@@ -15,7 +15,6 @@ from pipelines.landing.maintenance.maintain import (
     STEPS,
     Maintainer,
 )
-from pipelines.landing.spark.session import engine_here
 from pipelines.landing.table.lake import Lake
 from sls_io.values.window import HOUR_S
 
@@ -88,8 +87,10 @@ def maintain(
     rolled back to; files that a reader of one still has open may be deleted when they are old.
     """
     logstore = resolve(name)
-    engine = engine_here()
-    with landing_line(output, f"maintain {logstore.table}", engine) as progress:
+    with (
+        engine_of_a_verb() as engine,
+        working_line(output, f"maintain {logstore.table}", engine) as progress,
+    ):
         maintainer = Maintainer(
             logstore,
             Lake.default(),

@@ -264,8 +264,8 @@ def noise_into(log: Path) -> Iterator[IO[str]]:
     """
     sys.stdout.flush()
     sys.stderr.flush()
-    kept = [os.dup(1), os.dup(2)]
     with log.open("ab") as file, os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1) as shown:
+        kept = [os.dup(1), os.dup(2)]
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
         try:

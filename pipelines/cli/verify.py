@@ -7,15 +7,15 @@ import click
 from rich.markup import escape
 
 from pipelines.cli import session
+from pipelines.cli.deciding import engine_of_a_verb
 from pipelines.cli.hours import Hours
-from pipelines.cli.land import landing_line, spread_of
+from pipelines.cli.land import spread_of, working_line
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED, EXIT_OWED
 from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.inspection.proof import NOT_VERIFIED, OWED, VERIFIED, Proof, ShardProof, Verdict
 from pipelines.landing.inspection.verify import verify as prove
 from pipelines.landing.inspection.whole import every_file, no_file
-from pipelines.landing.spark.session import engine_here
 from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.metrics import tell_proof
@@ -51,10 +51,10 @@ def verify(output: Output, *, name: str | None, pull: bool, hours: range | None,
     if hours is not None and not pull:
         raise click.UsageError("--hour says what to pull again: add --pull")
     logstore = resolve(name)
-    engine = engine_here()
     with (
         SlsClient(logstore.service) as client,
-        landing_line(output, f"verify {logstore.name}", engine) as progress,
+        engine_of_a_verb() as engine,
+        working_line(output, f"verify {logstore.name}", engine) as progress,
     ):
         progress.phase("pulling again and counting the table" if pull else "counting the table")
         chosen, spread = every_file if rows else no_file, spread_of(progress, engine)
