@@ -187,6 +187,12 @@ class Model:
         candidates = self.open(name) | {p for p in again if store.logs[p].hour >= store.before}
         return {p for p in candidates if store.logs[p].hour in asked}
 
+    def _passed(self, name: str, place: Place) -> bool:
+        """Whether a later log of its shard is settled."""
+        told = self.told.get(name) or Told()
+        settled = told.landed | told.withdrawn | told.skipped
+        return any(p[0] == place[0] and p > place for p in settled)
+
     def of_hours(self, name: str, hours: Iterable[int]) -> set[Place]:
         """Landed logs of these hours that were not forgotten."""
         store, told = self.stores[name], self.told.get(name) or Told()
@@ -222,9 +228,11 @@ class Model:
         self.drop(name, taken)
 
     def replace(self, name: str, hours: Iterable[int]) -> None:
-        """Whole hours are landed anew, with all that they lack."""
+        """Whole hours are landed anew, with all that they lack; of an hour that runs what frontiers have
+        passed."""
         asked = set(hours)
-        fresh = self.of_hours(name, asked) | self.refillable(name, asked)
+        waiting = {p for p in self.open(name) if not self._passed(name, p)}
+        fresh = self.of_hours(name, asked) | self.refillable(name, asked) - waiting
         self.drop(name, [p for p in self.there(name) if self.stores[name].log(p).hour in asked])
         self.land(name, fresh)
 

@@ -386,7 +386,9 @@ class Round:
             return Move(f"main is put back by hand {self.moves.label(target)}", act, then)
         if verb == "f_expire":
             refs = {ref.snapshot_id for ref in table.metadata.refs.values()}
-            past = [s.snapshot_id for s in table.metadata.snapshots if s.snapshot_id not in refs]
+            past = [
+                s.snapshot_id for s in table.metadata.snapshots if s.snapshot_id not in refs | self._know()
+            ]
             past = sorted(past, key=self.moves.label)
             chosen = past if dice.random() < 0.3 else dice.sample(past, dice.randint(0, len(past)))
             if not chosen:
@@ -394,6 +396,14 @@ class Round:
             where = ", ".join(self.moves.label(s).removeprefix("to ") for s in chosen)
             return Move(f"somebody expires {where}", lambda: strangers.expire(table, chosen))
         return _settled(table, dice)
+
+    def _know(self) -> set[int]:
+        """Snapshots that alone know of a removal, while main does not: without them nobody could tell that
+        its rows are back, and the model could."""
+        model = self.model
+        if model.contained == model.decided:
+            return set()
+        return {snapshot for snapshot, saved in model.saved.items() if saved.forgotten == model.decided}
 
     # --- until all is well ----------------------------------------------------------------------------
 
@@ -432,6 +442,12 @@ class Round:
             verbs = [words for text in said for words in commands(text)]
             self.story.append("  " * self._depth + f"verify of {each} names {[' '.join(v) for v in verbs]}")
             by_hand = self._doubled() and any("delete all but one of each" in text for text in cures)
+            if (
+                not verbs
+                and len(self.model.told) > 1
+                and any("by its own settings" in text for text in cures)
+            ):
+                continue  # the other one names what settles both
             if not verbs and not by_hand:
                 raise Broken(f"verify of {each} is red and names no verb: {said}")
             named = [words for text in cures for words in commands(text)]
