@@ -180,17 +180,20 @@ class Moves:
             left -= 1
 
         lake = self._lake(trouble)
-        with Run(
-            self.scene.logstore(name),
-            self.scene.engine,
-            mode="fill" if hours else "live",
-            hours=(hours.start, hours.stop) if hours else None,
-            lake=lake,
-            on_event=on_event,
-        ) as run:
-            run.land()
-            problems = run.reconcile().problems
-            run.checkpoint()
+        try:
+            with Run(
+                self.scene.logstore(name),
+                self.scene.engine,
+                mode="fill" if hours else "live",
+                hours=(hours.start, hours.stop) if hours else None,
+                lake=lake,
+                on_event=on_event,
+            ) as run:
+                run.land()
+                problems = run.reconcile().problems
+                run.checkpoint()
+        finally:
+            self.scene.catalog.script.clear()  # a run with nothing new sends no request that it is for
         if problems:
             raise Refused(f"the newest landing does not add up: {problems}")
 
