@@ -111,7 +111,6 @@ _CALLS_A_SHARD = 6
 class Deployment:
     """What holds a load."""
 
-    load: Load
     projects: int
     tables: int
     machines: int
@@ -133,7 +132,6 @@ def deployment(load: Load, costs: Costs = COSTS) -> Deployment:
     cores = costs.row_ms / 1000 * load.raw_mb_s + runs / 3600 * costs.run_s
     stored = load.raw_mb_s * costs.stored * 86_400 / 1000
     return Deployment(
-        load,
         projects=fewest["projects"],
         tables=tables,
         machines=math.ceil(cores / load.cores),

@@ -13,10 +13,9 @@ row. In a table that only landings and compactions wrote there are none.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -27,7 +26,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import prune_columns
 from pyiceberg.table import FileScanTask, Table
 
-from pipelines.landing.contents.spread import HERE, Portion, Spread, bytes_of, portions_of, unless_wrong
+from pipelines.landing.contents.spread import HERE, Portion, Spread, bytes_of, unless_wrong
 from pipelines.landing.contents.stretches import Stretch, joined, overlaps, stretches_of
 from pipelines.landing.ledger.reading import Unreadable, batches_of
 from pipelines.landing.ledger.values import Count, Key
@@ -86,6 +85,8 @@ class Cell:
 
 
 Cells = tuple[Cell, ...]
+_OfFile = tuple[Cells, dict[Key, list[Stretch]]]
+"""The cells of a file, and how the rows of each shard lie in it."""
 
 
 @dataclass(frozen=True)
@@ -200,9 +201,9 @@ def count(table: Table, tasks: Iterable[FileScanTask], edges: Edges, spread: Spr
     TransportError when the storage does not answer, Misread as `reading.py` does."""
     files, lost, twins = dict[Shown, Cells](), dict[str, Unreadable](), Counter[Key]()
     of, stretches = dict[Shown, FileScanTask](), defaultdict[Key, list[tuple[Stretch, Shown]]](list)
-    portions = portions_of(tasks)
-    read = unless_wrong(spread.over(table, portions, partial(_read_each, edges), bytes_of=bytes_of))
-    for task, found in zip(chain(*portions), chain.from_iterable(read), strict=True):
+    tasks = list(tasks)
+    read = spread.each_file(table, tasks, partial(_read_once, edges))
+    for task, found in zip(tasks, read, strict=True):
         if isinstance(found, Unreadable):
             lost.setdefault(found.path, found)
             continue
@@ -223,40 +224,31 @@ def count(table: Table, tasks: Iterable[FileScanTask], edges: Edges, spread: Spr
     return Counted(files, twins, tuple(lost.values()))
 
 
-def _read_each(
-    edges: Edges, table: Table, tasks: Portion
-) -> "list[tuple[Cells, dict[Key, list[Stretch]]] | Unreadable]":
-    """The cells of each file, and how the rows of each shard lie in it."""
-    found: list[tuple[Cells, dict[Key, list[Stretch]]] | Unreadable] = []
+def _read_once(edges: Edges, table: Table) -> Callable[[FileScanTask], _OfFile]:
     reader = IdentityReader(table)
-    for task in tasks:
-        try:
-            found.append(_read_once(reader.of(task), edges))
-        except Unreadable as error:
-            found.append(error)
-    return found
 
+    def read(task: FileScanTask) -> _OfFile:
+        stretches = dict[Key, list[Stretch]]()
 
-def _read_once(parts: Iterable[Identities], edges: Edges) -> tuple[Cells, dict[Key, list[Stretch]]]:
-    stretches = dict[Key, list[Stretch]]()
+        def rows() -> Iterator[Identities]:
+            for part in reader.of(task):
+                more = stretches_of(part.cursors, part.indexes)
+                stretches[part.key] = joined(stretches.get(part.key, []), more)
+                yield part
 
-    def rows() -> Iterator[Identities]:
-        for part in parts:
-            more = stretches_of(part.cursors, part.indexes)
-            stretches[part.key] = joined(stretches.get(part.key, []), more)
-            yield part
+        return cells_in(rows(), edges), stretches
 
-    return cells_in(rows(), edges), stretches
+    return read
 
 
 def _twins(table: Table, group: tuple[frozenset[Key], Portion]) -> tuple[dict[Key, int], list[Unreadable]]:
     """Rows of these shards in these files whose identity an earlier one has, and files that cannot be read
     any more."""
-    (keys, tasks), lost = group, list[Unreadable]()
+    (keys, tasks), lost, reader = group, list[Unreadable](), IdentityReader(table)
     held = defaultdict[Key, list[tuple[_Longs, _Longs]]](list)
     for task in tasks:
         try:
-            for part in identities(table, task):
+            for part in reader.of(task):
                 if part.key in keys:
                     held[part.key].append((part.cursors, part.indexes))
         except Unreadable as error:

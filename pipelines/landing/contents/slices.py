@@ -6,7 +6,7 @@ stop whatever was asked.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -30,7 +30,7 @@ from pipelines.landing.contents.cells import (
     totals,
 )
 from pipelines.landing.contents.holdings import Asks, Holdings, Listed, ServiceEdges
-from pipelines.landing.contents.spread import HERE, Portion, Spread, bytes_of, portions_of, unless_wrong
+from pipelines.landing.contents.spread import HERE, Spread, unless_wrong
 from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.values import Adopted, Forgotten, Gone
@@ -278,14 +278,14 @@ def slice_of(
     place: Place, tasks: Iterable[FileScanTask], where: Filter | None = None, spread: Spread = HERE
 ) -> Slice:
     """The logstore's rows of these files, or those that `where` takes. Raises as `reading.py` does."""
-    found = partial(_cells_of, edges([place.ledger]), where)
-    each = unless_wrong(spread.over(place.table, portions_of(tasks), found, bytes_of=bytes_of))
-    return sorted_by(place.ledger, (cell for cells in each for cell in cells))
+    read = partial(_cells_of, edges([place.ledger]), where)
+    found = unless_wrong(spread.each_file(place.table, list(tasks), read))
+    return sorted_by(place.ledger, (cell for cells in found for cell in cells))
 
 
-def _cells_of(cut: Edges, where: Filter | None, table: Table, tasks: Portion) -> Cells:
+def _cells_of(cut: Edges, where: Filter | None, table: Table) -> Callable[[FileScanTask], Cells]:
     reader = IdentityReader(table, where)
-    return tuple(cell for task in tasks for cell in cells_in(reader.of(task), cut))
+    return lambda task: cells_in(reader.of(task), cut)
 
 
 def sorted_by(ledger: Ledger, cells: Iterable[Cell]) -> Slice:

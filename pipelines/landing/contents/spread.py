@@ -17,6 +17,8 @@ import io
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -24,12 +26,14 @@ from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 
+from pipelines.landing.ledger.reading import Unreadable
 from pipelines.landing.spark.probe import task_failed
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.worker import as_worker, be_frugal, public_properties, task_io
 from sls_io.values.errors import SlsError
 
-_PARTS_A_JOB, _SENT_BYTES_A_JOB = 4096, 16 * 1024 * 1024
+_JOB_BYTES, _PART_BYTES_MIN = 16 * 1024 * 1024, 4096
+"""What is sent with a job at once, and what a part counts at least: so a job has 4,096 tasks at most."""
 _PORTION_BYTES, _OPENED_BYTES = 64 * 1024 * 1024, 64 * 1024
 _TABLE = "table"
 Portion = tuple[FileScanTask, ...]
@@ -73,11 +77,23 @@ class Spread:
             self._on_done(done, len(parts))
             yield result
 
+    def each_file(
+        self,
+        table: Table,
+        tasks: Sequence[FileScanTask],
+        make: Callable[[Table], Callable[[FileScanTask], Result]],
+    ) -> "Iterator[Result | Unreadable]":
+        """What is made of each file, in order; why where it cannot be read. `make` gives what does it, once
+        for files that are read one after the other. Raises any other error."""
+        found = self.over(table, portions_of(tasks), partial(_each_of, make), bytes_of=bytes_of)
+        return chain.from_iterable(unless_wrong(found))
+
     def _on_spark(
         self, engine: Engine, table: Table, parts: Sequence[Part], work: Callable[[Table, Part], Result]
     ) -> "Iterator[Result | SlsError]":
         place = _place(table)
-        for sent in _jobs(_packed(part, table) for part in parts):
+        packed = (_packed(part, table) for part in parts)
+        for sent in in_groups(packed, lambda part: max(_PART_BYTES_MIN, len(part)), _JOB_BYTES):
             job = _Job(*place, sent, work, engine.elsewhere)
             try:
                 lines = engine.run(len(sent), job, tag=f"sls-lake-files-{uuid4().hex}")
@@ -116,16 +132,24 @@ class _Job:
             return self.work(table, part)
 
 
+def in_groups(items: Iterable[Part], weigh: Callable[[Part], int], most: int) -> Iterator[list[Part]]:
+    """Items that follow one another, together at most so much; one that is more alone is a group."""
+    group, weight = list[Part](), 0
+    for item in items:
+        more = weigh(item)
+        if group and weight + more > most:
+            yield group
+            group, weight = [], 0
+        group.append(item)
+        weight += more
+    if group:
+        yield group
+
+
 def portions_of(tasks: Iterable[FileScanTask]) -> list[Portion]:
     """Files as parts of which each is work for some seconds."""
-    portions, size = list[list[FileScanTask]](), 0
-    for task in tasks:
-        if not portions or size > _PORTION_BYTES:
-            portions.append([])
-            size = 0
-        portions[-1].append(task)
-        size += bytes_of((task,))
-    return [tuple(portion) for portion in portions]
+    groups = in_groups(tasks, lambda task: bytes_of((task,)), _PORTION_BYTES)
+    return [tuple(group) for group in groups]
 
 
 def bytes_of(portion: Portion) -> int:
@@ -141,6 +165,18 @@ def unless_wrong(results: "Iterable[Result | SlsError]") -> Iterator[Result]:
         yield result
 
 
+def _each_of(
+    make: Callable[[Table], Callable[[FileScanTask], Result]], table: Table, portion: Portion
+) -> "list[Result | Unreadable]":
+    work, found = make(table), list[Result | Unreadable]()
+    for task in portion:
+        try:
+            found.append(work(task))
+        except Unreadable as error:
+            found.append(error)
+    return found
+
+
 def _tried(work: Callable[[Table, Part], Result], table: Table, part: Part) -> "Result | SlsError":
     try:
         return work(table, part)
@@ -153,19 +189,6 @@ def _place(table: Table) -> tuple[tuple[str, ...], TableMetadata, dict[str, str]
     none: dict[str, Any] = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}}
     metadata = table.metadata.model_copy(update={**none, "current_snapshot_id": None})
     return table.name(), metadata, public_properties(table.io.properties)
-
-
-def _jobs(parts: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """As many parts as one job of Spark has tasks, and is sent at once."""
-    job, size = list[bytes](), 0
-    for part in parts:
-        if job and (len(job) >= _PARTS_A_JOB or size + len(part) > _SENT_BYTES_A_JOB):
-            yield job
-            job, size = [], 0
-        job.append(part)
-        size += len(part)
-    if job:
-        yield job
 
 
 class _Pickler(pickle.Pickler):

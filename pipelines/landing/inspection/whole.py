@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pyiceberg.table import FileScanTask, Table
 
-from pipelines.landing.contents.spread import HERE, Portion, Spread, bytes_of, portions_of, unless_wrong
+from pipelines.landing.contents.spread import HERE, Spread
 from pipelines.landing.ledger.reading import Unreadable, read_whole
 
 DAYS = 7
@@ -61,21 +61,15 @@ def read_chosen(
     when the storage does not answer, Misread as `reading` does."""
     tasks = list(tasks)
     mine = [task for task in tasks if chosen(task.file.file_path)]
-    read = unless_wrong(spread.over(table, portions_of(mine), _read_each, bytes_of=bytes_of))
-    lost = [error for errors in read for error in errors]
+    read = spread.each_file(table, mine, _reading)
+    lost = [error for error in read if error is not None]
     gone = {error.path for error in lost}
     rows = [int(task.file.record_count) for task in mine if task.file.file_path not in gone]
     return WholeFiles(len(rows), sum(rows), len(tasks) - len(mine)), lost
 
 
-def _read_each(table: Table, tasks: Portion) -> list[Unreadable]:
-    lost = list[Unreadable]()
-    for task in tasks:
-        try:
-            read_whole(table, task.file)
-        except Unreadable as error:
-            lost.append(error)
-    return lost
+def _reading(table: Table) -> Callable[[FileScanTask], None]:
+    return lambda task: read_whole(table, task.file)
 
 
 def _name(path: str) -> bytes:

@@ -37,7 +37,7 @@ from pipelines.landing.commit import authored
 from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.commit.operation import Planned, Tools
 from pipelines.landing.contents.cells import origin_and_hour
-from pipelines.landing.contents.spread import HERE, Portion, Spread, bytes_of, unless_wrong
+from pipelines.landing.contents.spread import HERE, Portion, Spread, bytes_of, in_groups, unless_wrong
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.place import Looked
 from pipelines.landing.ledger.reading import batches_of, tasks_of
@@ -225,9 +225,8 @@ def _small(looked: Looked, target_bytes: int) -> list[tuple[tuple[Any, ...], lis
 
 
 class Compaction(NamedTuple):
-    """An hour with the plan that writes its files together, and the age that these have by then."""
+    """The plan that writes an hour's files together, and the age that these have by then."""
 
-    hour: CompactableHour
     planned: Planned[CompactableHour]
     fresh: Freshness
 
@@ -250,33 +249,14 @@ def compactions(
     Meanwhile another engine deletes rows of a file of the last hour without touching the file: as it was
     planned, the new file would bring them back. So what each commit is made on is looked at.
     """
-    for some in _batches((hour, _work_of(hour, target_bytes)) for hour in hours):
+    for some in in_groups(hours, lambda hour: len(hour.parts), _PARTS_A_BATCH):
         fresh, looked = Freshness(clock), look()
-        every = [part for _, parts in some for part in parts]
+        every = [HourPart(h.origin, h.hour, tasks, target_bytes) for h in some for tasks in h.parts]
         files = spread.over(looked.table, every, written_together, bytes_of=lambda part: bytes_of(part.tasks))
         taken, begin = list[DataFile | SlsError](), 0
-        for hour, parts in some:
-            write = partial(_those, files, taken, range(begin, begin := begin + len(parts)))
-            yield Compaction(hour, _planned(look, looked, hour, write), fresh)
-
-
-def _work_of(hour: CompactableHour, target_bytes: int) -> list[HourPart]:
-    return [HourPart(hour.origin, hour.hour, tasks, target_bytes) for tasks in hour.parts]
-
-
-def _batches(
-    hours: Iterable[tuple[CompactableHour, list[HourPart]]],
-) -> Iterator[list[tuple[CompactableHour, list[HourPart]]]]:
-    """Hours whose files are written before the first of them is committed."""
-    some, count = list[tuple[CompactableHour, list[HourPart]]](), 0
-    for hour, parts in hours:
-        if some and count + len(parts) > _PARTS_A_BATCH:
-            yield some
-            some, count = [], 0
-        some.append((hour, parts))
-        count += len(parts)
-    if some:
-        yield some
+        for hour in some:
+            write = partial(_those, files, taken, range(begin, begin := begin + len(hour.parts)))
+            yield Compaction(_planned(look, looked, hour, write), fresh)
 
 
 def _those(

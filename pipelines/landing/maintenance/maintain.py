@@ -307,7 +307,7 @@ class Maintainer:
         unreadable: list[tuple[CompactableHour, Unreadable]] = []
         clock, size = self.clock, self.target_bytes
         for each in compact.compactions(self._look, hours, self._spread, target_bytes=size, clock=clock):
-            hour = each.hour
+            hour = each.planned.view
             try:
                 made = self._done("compact", each.planned, each.fresh)
             except Unreadable as error:

@@ -36,11 +36,11 @@ from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import Planned, Tools
 from pipelines.landing.contents import rewrite, slices
-from pipelines.landing.contents.cells import Cells, Edges, cells_of, edges, shown
+from pipelines.landing.contents.cells import Cells, Edges, IdentityReader, cells_in, edges, shown
 from pipelines.landing.contents.holdings import Asking
 from pipelines.landing.contents.sameness import check_same
 from pipelines.landing.contents.slices import Slice
-from pipelines.landing.contents.spread import Spread
+from pipelines.landing.contents.spread import Spread, unless_wrong
 from pipelines.landing.contents.where import Where, parse
 from pipelines.landing.hours import hour_text, moment_text
 from pipelines.landing.ledger.barred import bars_of
@@ -273,8 +273,9 @@ def plan_forget_where(
     leaving = Slice()
     whole: list[FileScanTask] = []
     partly: list[FileScanTask] = []
-    found = partial(_taken, asked, edges([place.ledger]), place.ledger.origin)
-    for task, (taken, live) in zip(tasks, rewrite.each(place.table, tasks, found, engine), strict=True):
+    take = partial(_taken, asked, edges([place.ledger]), place.ledger.origin)
+    found = unless_wrong(Spread(engine).each_file(place.table, tasks, take))
+    for task, (taken, live) in zip(tasks, found, strict=True):
         if taken:
             leaving = leaving.plus(slices.sorted_by(place.ledger, taken))
             owned = live if not task.delete_files and live == task.file.record_count else -1
@@ -291,12 +292,19 @@ def plan_forget_where(
     ).planned()  # fmt: skip
 
 
-def _taken(where: Where, cut: Edges, origin: str, table: Table, task: FileScanTask) -> tuple[Cells, int]:
+def _taken(
+    where: Where, cut: Edges, origin: str, table: Table
+) -> Callable[[FileScanTask], tuple[Cells, int]]:
     """The cells of a logstore's rows in a file that `where` takes; and where there are such, how many rows of
     it there are."""
-    taken = tuple(cell for cell in cells_of(table, task, cut, where) if cell.origin == origin)
-    live = cells_of(table, task, cut) if taken else ()
-    return taken, sum(cell.rows for cell in live if cell.origin == origin)
+    chosen, every = IdentityReader(table, where), IdentityReader(table)
+
+    def of(task: FileScanTask) -> tuple[Cells, int]:
+        taken = tuple(cell for cell in cells_in(chosen.of(task), cut) if cell.origin == origin)
+        live = cells_in(every.of(task), cut) if taken else ()
+        return taken, sum(cell.rows for cell in live if cell.origin == origin)
+
+    return of
 
 
 def _about(asked: Where, from_now_on: bool) -> str:

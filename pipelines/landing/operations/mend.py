@@ -28,6 +28,7 @@ from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Effect
 from pipelines.landing.commit.operation import Planned, Tools
 from pipelines.landing.contents import cells, kept, rest, rewrite, slices
+from pipelines.landing.contents.spread import Spread, unless_wrong
 from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger.barred import barring_of, bars_of
 from pipelines.landing.ledger.place import Place, look
@@ -92,6 +93,16 @@ class _Tried(NamedTuple):
     left: Mapping[str, int] = _NONE
     barred: int = 0
 
+    def plus(self, more: "_Tried") -> "_Tried":
+        """Those of more rows, too."""
+        return _Tried(
+            self.rows + more.rows,
+            self.mended + more.mended,
+            self.changed + more.changed,
+            Counter(self.left) + Counter(more.left),
+            self.barred + more.barred,
+        )
+
 
 class _Made(NamedTuple):
     """A file written anew, if a row of it is left, and the cells of the rows that leave."""
@@ -128,22 +139,22 @@ class _Rereading:
             )
         return _OwnRows(rest.FromRest(contract), origin, self.hours)
 
-    def tried(self, table: Table, task: FileScanTask) -> _Tried:
+    def tried(self, table: Table) -> Callable[[FileScanTask], _Tried]:
         """What reading the rows of a file again comes to; nothing is written."""
-        reader, tried = self.reader, _Tried()
-        for batch in rewrite.read(table, task, self.schema, reader.about):
-            chosen = batch.filter(reader.chosen(batch))
-            if not chosen.num_rows:
-                continue
-            again = reader.again(chosen)
-            tried = _Tried(
-                tried.rows + again.rows,
-                tried.mended + again.mended,
-                tried.changed + again.changed,
-                Counter(tried.left) + Counter(again.left),
-                tried.barred + (pc.sum(self.barring.taken(again.batch)).as_py() or 0),
-            )
-        return tried
+        reader = self.reader
+
+        def of(task: FileScanTask) -> _Tried:
+            tried = _Tried()
+            for batch in rewrite.read(table, task, self.schema, reader.about):
+                chosen = batch.filter(reader.chosen(batch))
+                if not chosen.num_rows:
+                    continue
+                again = reader.again(chosen)
+                barred = pc.sum(self.barring.taken(again.batch)).as_py() or 0
+                tried = tried.plus(_Tried(again.rows, again.mended, again.changed, again.left, barred))
+            return tried
+
+        return of
 
     def __call__(self, table: Table, task: FileScanTask) -> _Made:
         leaving = list[cells.Identities]()
@@ -239,17 +250,24 @@ def plan_mend(
     reader = rereading.reader
     wanted = And(slices.mine(place, hours), reader.about)
     there, tasks = tasks_of(place.table, place.table.scan(row_filter=wanted)), list[FileScanTask]()
-    rows = mended = changed = barred = 0
-    left: Counter[str] = Counter()
-    for task, found in zip(there, rewrite.each(place.table, there, rereading.tried, engine), strict=True):
+    tried = unless_wrong(Spread(engine).each_file(place.table, there, rereading.tried))
+    whole = _Tried()
+    for task, found in zip(there, tried, strict=True):
+        whole = whole.plus(found)
         if found.changed:
             _check_accounted(place, task)
             tasks.append(task)
-        rows, mended, changed = rows + found.rows, mended + found.mended, changed + found.changed
-        left.update(found.left)
-        barred += found.barred
-    told = dict(left.most_common())
-    view = Mend(kept_in, place.name, place.origin.id, rows, mended, changed, len(tasks), told, barred)
+    view = Mend(
+        kept_in,
+        place.name,
+        place.origin.id,
+        whole.rows,
+        whole.mended,
+        whole.changed,
+        len(tasks),
+        dict(Counter(whole.left).most_common()),
+        whole.barred,
+    )
     if not tasks:
         return Planned(view, place, None, nothing=f"no row of these hours of {view.table} would change")
     later = partial(look, lake, logstore, client)

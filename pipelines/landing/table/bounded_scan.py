@@ -185,9 +185,7 @@ def _packed(
     parquet = pq.ParquetFile(
         stream,
         metadata=metadata,
-        read_dictionary=[
-            leaf.path for i, leaf in enumerate(leaves) if _is_text(leaf) and _repeats(metadata, i)
-        ],
+        read_dictionary=[leaves[i].path for i in columns if _is_text(leaves[i]) and _repeats(metadata, i)],
         pre_buffer=max(stored, default=0) <= _FETCHED_BYTES,
         buffer_size=max(_BUFFER_BYTES_MIN, min(_BUFFER_BYTES_MAX, _FETCHED_BYTES // max(1, len(columns)))),
         page_checksum_verification=True,
