@@ -60,14 +60,14 @@ from pathlib import Path
 
 import dagster as dg
 
-from pipelines.definitions import loaded
+from pipelines.definitions import code_location
 
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    return loaded(Path(__file__).parent)
+    return code_location(Path(__file__).parent)
 '''
-_SEES_TO_IT: Final = "from pipelines.definitions import loaded"
+_SEES_TO_IT: Final = "from pipelines.definitions import "
 _MODELS: Final = '''\
 """dbt's models as a code location of their own: no landing waits for dbt, and none fails by a model."""
 

@@ -29,6 +29,7 @@ from pipelines.components.logstore.sensors.health import health_sensor
 from pipelines.components.logstore.sensors.sealed import sealed_sensor, sealed_spec
 from pipelines.components.logstore.sensors.topology import shards_spec
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
+from pipelines.components.logstore.wanted import is_wanted
 from pipelines.landing import environment
 from pipelines.landing.defs_file import FILES, TEMPLATE, read_documents
 from pipelines.landing.logstore import Logstore, checked
@@ -90,8 +91,11 @@ class SlsLogstore(dg.Component):
         return cls(checked(values, place), unset=unset)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The definitions of this logstore. Reads no table and starts no engine."""
+        """The definitions of this logstore, none where only others are wanted. Reads no table and starts no
+        engine."""
         use(context.project_root)
+        if not is_wanted(self.logstore.name):
+            return dg.Definitions()
         logstore, unset, bronze = self.logstore, self.unset, bronze_key(self.logstore)
         origin, hours = origin_key(logstore), hours_of(logstore)
         shown = [check_key(logstore, kind) for kind in (*OF_TABLE, *kinds_of(logstore))]

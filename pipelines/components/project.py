@@ -7,6 +7,7 @@ from pydantic import BaseModel, RootModel
 
 from pipelines.components.component import SlsLogstore
 from pipelines.components.following import following_sensor
+from pipelines.components.logstore.wanted import all_are_wanted
 from pipelines.components.shared_run import shared_run
 from pipelines.landing import environment
 from pipelines.landing.defs_file import FILES
@@ -63,6 +64,8 @@ class SlsProject(dg.Component):
         """The definitions of all of them, none before the first refresh; and one sensor for all."""
         use(context.project_root)
         each = (SlsLogstore(logstore, unset=unset).build_defs(context) for logstore, unset in self.logstores)
+        if not all_are_wanted():
+            return dg.Definitions.merge(*each)
         file = next((path for name in FILES if (path := context.path / name).is_file()), context.path)
         loaded = frozenset(logstore.service.logstore for logstore, _ in self.logstores)
         following = following_sensor(file, context.project_root, loaded, running=self.follows)
