@@ -1,13 +1,17 @@
-"""What readers pay: `make bench LANE=read`. Three usual questions to a day of access logs, in DuckDB, of the
+"""What readers pay: `make bench LANE=read`. Four usual questions to a day of access logs, in DuckDB, of the
 files that different writers leave.
 
     one key, one hour     all columns of one trace, where the hour is known
     errors by minute      a count by minute of the day where the status is 500 or more
     one key, a day        all columns of one trace, where nobody knows the hour
+    one client, a day     how many bytes went to one of 63,000 clients
 
     landed       ours, every five minutes: a file a shard
     compacted    ours, after the night's maintenance: the files of an hour written as one
     bloom        the same with a Bloom filter of `trace`
+    by time      compacted, and the rows of an hour in the order of their times
+    by client    the same in the order of clients
+    by trace     the same in the order of traces
     flink        as a sink with a commit a minute and two writers: each has two shards as they came
     python       as a consumer with a commit an hour: a file a shard
 
@@ -35,6 +39,8 @@ from pipelines.landing.table.data_files import ROW_GROUP_BYTES, parquet_writer
 
 SHARDS, HOURS, LANDED_MIN = 4, 24, 5
 KEY, BLOOM = "trace", {"write.parquet.bloom-filter-enabled.column.trace": "true"}
+ORDERS = {"by time": "__time__", "by client": "client", "by trace": KEY}
+_PIECE_ROWS = 8192
 _DAY_S = 1_782_000_000 // 86_400 * 86_400
 _ROWS = """
 SELECT 'bench-00000000' AS __origin__, $shard::INT AS __shard__, 1000 + i // 200 AS __cursor__,
@@ -101,6 +107,10 @@ class Maker:
         of_shards = [minutes[m][s] for s in range(SHARDS) for m in range(60)]
         self._ours("compacted", hour, of_shards, {})
         self._ours("bloom", hour, of_shards, BLOOM)
+        for name, column in ORDERS.items():
+            in_order = pa.concat_tables(of_shards).sort_by(column)
+            pieces = [in_order.slice(at, _PIECE_ROWS) for at in range(0, in_order.num_rows, _PIECE_ROWS)]
+            self._ours(name, hour, pieces, {})
         for minute in minutes:
             for writer in range(2):
                 self._theirs("flink", hour, minute[writer::2], compression_level=3, row_group_size=10**6)
@@ -163,17 +173,19 @@ class Paid:
 
 
 def asked(layout: Layout, sought: str) -> dict[str, Paid]:
-    """The three questions to a layout."""
+    """The four questions to a layout."""
     rows = "SELECT sum(hash(f)) FROM read_parquet($files) AS f WHERE trace = $sought"
     errors = (
         "SELECT sum(hash(m, n)) FROM (SELECT date_trunc('minute', __time__) AS m, count(*) AS n "
         "FROM read_parquet($files) WHERE status >= 500 GROUP BY m)"
     )
+    client = "SELECT sum(bytes) FROM read_parquet($files) WHERE client = '192.168.1.7'"
     one = {"sought": sought}
     return {
         "one key, one hour": _paid(rows, layout.of(HOURS // 2), one),
         "errors by minute": _paid(errors, layout.of(None), {}),
         "one key, a day": _paid(rows, layout.of(None), one),
+        "one client, a day": _paid(client, layout.of(None), {}),
     }
 
 

@@ -63,24 +63,29 @@ class _OnDemand(dg.RepositoryData):
     """The definitions of a package as the process of a run asks for them: one job by its name.
 
     Whatever else is asked for is answered from all definitions, and so is a job that belongs to no single
-    logstore.
+    logstore. A code server asks for all jobs first, and serves them.
     """
 
     def __init__(self, package: Path) -> None:
         self._package = package
         self._jobs: dict[str, dg.JobDefinition] = {}
+        self._has_all = False
 
     def get_job(self, job_name: str) -> dg.JobDefinition:
+        if self._has_all:
+            return self._all.get_job(job_name)
         if job_name not in self._jobs:
             with wanting(job_name) as wanted:
                 part = loaded(self._package)
-            whole = self._all if not wanted.found else part.get_repository_def()
-            self._jobs[job_name] = whole.get_job(job_name)
+            found = part.get_repository_def() if wanted.found else self._all
+            self._jobs[job_name] = found.get_job(job_name)
         return self._jobs[job_name]
 
     @cached_property
     def _all(self) -> dg.RepositoryDefinition:
-        return loaded(self._package).get_repository_def()
+        found = loaded(self._package).get_repository_def()
+        self._has_all = True
+        return found
 
     def get_all_jobs(self) -> Sequence[dg.JobDefinition]:
         return self._all.get_all_jobs()

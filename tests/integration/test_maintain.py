@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table.update import SetLocationUpdate
 
@@ -516,10 +517,14 @@ def test_spark_reads_the_table_after_every_step(sealed: World, spark_lake: Lake)
         tidy.execute([step])
         assert counted() == world.counter
     world.engine.session.sql(
-        "CALL lake.system.rewrite_data_files(table => 'bronze.maintained', "
-        "options => map('rewrite-all', 'true'))"
+        "CALL lake.system.rewrite_data_files(table => 'bronze.maintained', strategy => 'sort', "
+        "sort_order => 'n DESC', options => map('rewrite-all', 'true'), "
+        "where => \"__receive_hour__ >= TIMESTAMP '2020-01-01 00:00:00+00'\")"
     ).collect()
+    in_order = {path: pq.read_table(path).column("n").to_pylist() for path in world.published()}
+    assert all(values == sorted(values, reverse=True) for values in in_order.values())
     tidy.execute()
+    assert set(world.published()) == set(in_order), "what another engine has put in order stays so"
     world.land()
     assert counted() == world.counter
     proved(world)

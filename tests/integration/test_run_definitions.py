@@ -11,6 +11,8 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 from dagster._core.definitions.reconstruct import ReconstructableRepository
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from dagster._grpc.server import LoadedRepositories
 
 from pipelines.components.logstore.wanted import OF_LOGSTORE, wanting
 from pipelines.definitions import loaded
@@ -52,6 +54,16 @@ DEFINITIONS = """
     @dg.definitions
     def defs() -> dg.Definitions:
         return code_location(Path(__file__).parent)
+"""
+TELLING = """
+    from pipelines.components.logstore.dagster_private import DefinitionsLoadContext
+
+
+    @dg.definitions
+    def telling() -> dg.Definitions:
+        with Path(__file__).parent.with_suffix(".loads").open("a") as stream:
+            print(DefinitionsLoadContext.get().load_type.name, file=stream)
+        return defs()
 """
 
 
@@ -113,6 +125,23 @@ def test_no_other_logstore_is_built_for_it(package: Path, name: str) -> None:
         name,
         *(f"{name}_{part}" for part in ("checkpoint", "logstore", "sealed", "shards")),
     }
+
+
+def test_a_code_server_serves_what_it_loads_last(package: Path) -> None:
+    """Dagster's own loading: the first time is for what components keep of it, the second one is served. So
+    the second one must look each job up among the assets of its logstore (`test_many_definitions`): among
+    those of all, a thousand logstores would take minutes."""
+    file = package / "definitions.py"
+    file.write_text(file.read_text() + dedent(TELLING))
+    place = LoadableTargetOrigin(
+        python_file=str(file), working_directory=str(package.parent), attribute="telling"
+    )
+    (served,) = LoadedRepositories(place, None, ["dagster"], None).definitions_by_name.values()
+    assert any(served.get_job("shop_orders_now") is job for job in served.get_all_jobs()), "built once"
+    loads = package.with_suffix(".loads").read_text().split()
+    assert loads == [
+        each.name for each in (DefinitionsLoadType.INITIALIZATION, DefinitionsLoadType.RECONSTRUCTION)
+    ]
 
 
 def test_schedules_and_sensors_are_there_when_they_are_asked_for(package: Path) -> None:

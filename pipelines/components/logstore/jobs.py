@@ -22,6 +22,7 @@ from pipelines.components.logstore.dagster_private import (
 )
 from pipelines.components.logstore.health import OF_TABLE, check_key, kinds_of
 from pipelines.components.logstore.schedule import MODE_TAG, REWORK, Job, claiming_tags
+from pipelines.components.logstore.wanted import all_are_wanted
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.watch.health import Kind
 
@@ -77,9 +78,12 @@ def among_own_assets(jobs: Sequence[Job], parts: Mapping[str, Any]) -> Sequence[
     """The jobs of one logstore, in order, looked up among its own assets: `parts` of its definitions.
 
     Dagster looks each job up among the assets of all logstores: with a hundred of them that takes four times
-    as long as with fifty. A run's process needs one job, and looks up none but that.
+    as long as with fifty. It does so in a code server, which loads the code twice: first for what components
+    keep of it (INITIALIZATION), then to have it (RECONSTRUCTION). A run's process needs one job, and looks up
+    none but that.
     """
-    if DefinitionsLoadContext.get().load_type is DefinitionsLoadType.RECONSTRUCTION:
+    first = DefinitionsLoadContext.get().load_type is DefinitionsLoadType.INITIALIZATION
+    if first or not all_are_wanted():
         return jobs
     alone = dg.Definitions(**parts, jobs=jobs, executor=dg.in_process_executor)
     return [alone.resolve_job_def(job.name) for job in jobs]
