@@ -78,6 +78,7 @@ VERBS: Final = {
     "dev": ("pipelines.cli.demo.dev", "Run emulator, producer and Dagster's page until Ctrl-C."),
 }
 """Each verb's module, and its line in the list of verbs, which imports none of them."""
+_STOPPED: Final = "stopped; what was committed by then stays, and asking for the same again is safe"
 _OWN_NAMES: Final = {"dev", "dbt", "metrics", "new"}
 """What they are given is a list of logstores, a name in the service, or not ours."""
 _OF_A_LOGSTORE: Final = {"doctor", "plan", "land", "describe", "verify", "windows"}
@@ -206,8 +207,8 @@ def run(arguments: Sequence[str]) -> int:
             _as_click_says(error, shown).show()
         return told(error.exit_code, "usage", shown)
     except (click.Abort, KeyboardInterrupt):
-        _err(logging.WARNING, "stopped")
-        return told(EXIT_INTERRUPTED, "stopped", "stopped by Ctrl-C")
+        _err(logging.WARNING, _STOPPED)
+        return told(EXIT_INTERRUPTED, "stopped", _STOPPED)
     except BrokenPipeError:
         # The reader of our output went away (`| head`): not an error of ours, and stdout is gone.
         sys.stderr.close()

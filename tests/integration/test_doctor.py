@@ -89,6 +89,16 @@ def test_before_the_first_landing_not_even_a_namespace_stays(world: World, comma
     assert files(Path(world.lake.properties["warehouse"].removeprefix("file://"))) == set()
 
 
+def test_a_catalog_that_was_not_there_is_told_so_where_its_path_is_mistyped(
+    world: World, command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """SQLite makes a file under any name, and then all is well with it."""
+    mistyped = tmp_path / "catalgo.sqlite"
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{mistyped}")
+    assert f"was not there before: {mistyped} is new" in trials(command("doctor"))["catalog"]["came"]
+    assert "was not there" not in trials(command("doctor"))["catalog"]["came"]
+
+
 def _no_keys(world: World, patch: pytest.MonkeyPatch, folder: Path) -> None:
     patch.delenv("ALIBABA_CLOUD_ACCESS_KEY_ID")
 

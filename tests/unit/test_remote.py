@@ -1,6 +1,7 @@
 """A Spark Connect server that is not there is said at once, and by name."""
 
 import socket
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -46,6 +47,37 @@ def test_an_engine_asks_a_dead_server_no_longer_than_that() -> None:
         with pytest.raises(ConnectFailed, match="no Spark Connect server answers"):
             ask()
     assert not engine.started
+
+
+def test_a_standalone_master_that_does_not_answer_is_named_before_any_act() -> None:
+    """Spark's own driver asks for a minute, and says then that its context was stopped."""
+    port = urlsplit(dead()).port
+    engine = Engine(master=f"spark://127.0.0.1:{port}", wait_s=0.1)
+    for ask in (engine.require, engine.ready):
+        with pytest.raises(
+            ConnectFailed, match=f"answers at spark://127.0.0.1:{port}: start it, or set SLS_SPARK"
+        ):
+            ask()
+    assert not engine.started
+
+
+def test_one_of_several_masters_is_enough() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listens:
+        other, here = urlsplit(dead()).port, listens.getsockname()[1]
+        remote.require_master(f"spark://127.0.0.1:{other},127.0.0.1:{here}", wait_s=0.0)
+
+
+@pytest.mark.parametrize(
+    "master", ["local[2,3]", "yarn", "k8s://https://nowhere:1", "spark://nowhere", "spark://", "spark://:1"]
+)
+def test_what_is_no_standalone_master_is_left_to_spark(master: str) -> None:
+    remote.require_master(master, wait_s=0.0)
+
+
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:99999", "spark://no..where:1", "spark://[::1]:1"])
+def test_a_master_that_cannot_be_reached_by_its_name_is_one_that_does_not_answer(master: str) -> None:
+    with pytest.raises(ConnectFailed, match="no Spark master answers"):
+        remote.require_master(master, wait_s=0.0)
 
 
 @pytest.mark.parametrize(

@@ -63,11 +63,15 @@ class Scratch:
         return self._table
 
     def opened(self) -> str:
-        """The catalog, and whether the namespace is there."""
+        """The catalog, and whether it and the namespace were there. A file of SQLite is made where its path
+        is mistyped, too, and who looks for a table in it must be told."""
+        path = self._lake.sqlite_path
+        fresh = path is not None and not path.exists()
         catalog = self._lake.catalog()
         there = self._lake.answered(lambda: catalog.namespace_exists(self._namespace))
         self._new_namespace = not there
-        return f"it answers; the namespace {self._namespace} is {'there' if there else 'not there yet'}"
+        made = f" and was not there before: {path} is new" if fresh else ""
+        return f"it answers{made}; the namespace {self._namespace} is {'there' if there else 'not there yet'}"
 
     def own(self) -> Came | str:
         """The logstore's own table; a note where others may expire its snapshots, wrong where the catalog

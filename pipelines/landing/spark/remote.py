@@ -1,4 +1,4 @@
-"""Which Spark a process uses, and whether a Spark Connect server answers.
+"""Which Spark a process uses, and whether its Spark Connect server or its standalone master answers.
 
     SLS_SPARK_REMOTE   sc://HOST:PORT of a Spark Connect server; unset or empty: a local Spark
                        with /;session_id=UUID behind it, all runs work in that one session
@@ -6,7 +6,9 @@
 
 Connect's own client says nothing of a server that is not there: it makes a session without asking, and
 then asks for ten minutes. So a run looks at the port before its first act. It waits a little, since a
-server that was started again is there in seconds.
+server that was started again is there in seconds. A driver asks a standalone master for a minute, and tells
+then that its context was stopped; so the port of a master is looked at in the same way.
+
 Why one session for all runs: Spark forks the Python workers of a session from a process of that session's
 own, and that one begins by importing our packages. It costs two CPU seconds, and a micro-batch on a warm
 server costs three more, all told. Runs that share the session find it ready. Tasks of theirs are told apart
@@ -14,6 +16,7 @@ by their tags, and no run sets anything in the session.
 """
 
 import socket
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from sls_io.values.clock import SYSTEM_CLOCK
@@ -26,6 +29,7 @@ DEFAULT_MASTER = "local[2,3]"
 WAIT_S = 15.0
 _PORT = 15002
 _SESSION = "session_id="
+_STANDALONE = "spark://"
 _TRY_S, _PAUSE_S = 5.0, 0.2
 
 
@@ -69,20 +73,51 @@ def without_session(remote: str) -> str:
 
 def answers(remote: str) -> bool:
     """Whether something listens at the address now. Raises ConfigError for what is no address."""
-    try:
-        socket.create_connection(place_of(remote), _TRY_S).close()
-    except OSError:
-        return False
-    return True
+    return _listens([place_of(remote)])
 
 
 def require_answer(remote: str, *, wait_s: float = WAIT_S) -> None:
     """Wait until something listens there; else ConnectFailed, with the address and the cure."""
+    if not _comes([place_of(remote)], wait_s):
+        raise unanswered(remote)
+
+
+def require_master(master: str, *, wait_s: float = WAIT_S) -> None:
+    """Wait until a standalone master of this address listens, one of several is enough; else ConnectFailed.
+    Nothing for other masters, and for an address that only Spark can read."""
+    places = _masters_of(master)
+    if places and not _comes(places, wait_s):
+        raise ConnectFailed(
+            f"no Spark master answers at {master}: start it, or set {MASTER_VARIABLE} to another one, or "
+            "unset it for a local Spark; nothing is lost, run again"
+        )
+
+
+def _masters_of(master: str) -> list[tuple[str, int]]:
+    """Where the masters of `spark://HOST:PORT,HOST:PORT` listen."""
+    if not master.startswith(_STANDALONE):
+        return []
+    places = (place.rpartition(":") for place in master.removeprefix(_STANDALONE).split(","))
+    return [(host.strip("[]"), int(port)) for host, _, port in places if host and port.isdecimal()]
+
+
+def _comes(places: Sequence[tuple[str, int]], wait_s: float) -> bool:
     deadline_s = SYSTEM_CLOCK.monotonic() + wait_s
-    while not answers(remote):
+    while not _listens(places):
         if SYSTEM_CLOCK.monotonic() + _PAUSE_S > deadline_s:
-            raise unanswered(remote)
+            return False
         SYSTEM_CLOCK.sleep(_PAUSE_S)
+    return True
+
+
+def _listens(places: Sequence[tuple[str, int]]) -> bool:
+    for place in places:
+        try:
+            socket.create_connection(place, _TRY_S).close()
+        except (OSError, OverflowError, UnicodeError):  # also for a port or a name that cannot be
+            continue
+        return True
+    return False
 
 
 def unanswered(remote: str) -> ConnectFailed:

@@ -36,6 +36,7 @@ from pipelines.landing.spark.remote import (
     names_session,
     on_this_machine,
     require_answer,
+    require_master,
     shown,
     unanswered,
     without_session,
@@ -216,7 +217,7 @@ class Engine:
 
     def require(self) -> None:
         """Raises ConfigError when Spark certainly cannot be started here, and ConnectFailed when no server
-        answers at `remote`; starts none.
+        answers at `remote`, or no standalone master; starts none.
 
         A run asks before its first act: without Java it would fix where a history begins, claim
         shards, and only then find out that it can write nothing.
@@ -225,6 +226,7 @@ class Engine:
             require_answer(self.remote, wait_s=self._wait_s)
         elif not self.started:
             require_java()
+            require_master(self.master, wait_s=self._wait_s)
 
     def cancel(self, tag: str) -> None:
         """Stop the work that was started under `tag`; harmless when there is none."""
@@ -279,6 +281,7 @@ class Engine:
         daemon that forks workers is ours where the Python is ours, too.
         """
         java = require_java()
+        require_master(self.master, wait_s=self._wait_s)
         from pyspark import SparkConf, SparkContext
 
         python = os.environ.setdefault(PYTHON_VARIABLE, sys.executable)
@@ -314,6 +317,7 @@ class Engine:
     def _start_session(self) -> "SparkSession":
         """A context without SQL cannot be given a catalog any more, so one that runs is ended first."""
         require_java()
+        require_master(self.master, wait_s=self._wait_s)
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
