@@ -21,7 +21,8 @@ from fuzz.scene import Refused, Scene, difference, where
 from pipelines.landing.commit.operation import Planned, Tools, execute
 from pipelines.landing.hours import hour_text, hours_text
 from pipelines.landing.maintenance.maintain import STEPS
-from pipelines.landing.operations.forget import Forget, plan_forget_where
+from pipelines.landing.operations.forget import plan_forget_where
+from pipelines.landing.operations.removal import Forget
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.skip import Skip, plan_skip

@@ -19,220 +19,42 @@ the columns are, and the reason that the person gives; of a value that may not l
 swept.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyiceberg.expressions import And
-from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.types import NestedField
 
 from pipelines.landing.barring import BARS_MAX, Bar
 from pipelines.landing.commit import authored
-from pipelines.landing.commit.effect import Effect, Note
-from pipelines.landing.commit.operation import Planned, Tools
-from pipelines.landing.contents import rewrite, slices
-from pipelines.landing.contents.cells import Cells, Edges, IdentityReader, cells_in, edges, shown
+from pipelines.landing.commit.operation import Planned
+from pipelines.landing.contents import slices
+from pipelines.landing.contents.cells import Cells, Edges, IdentityReader, cells_in, edges
 from pipelines.landing.contents.holdings import Asking
 from pipelines.landing.contents.sameness import check_same
 from pipelines.landing.contents.slices import Slice
 from pipelines.landing.contents.spread import Spread, unless_wrong
 from pipelines.landing.contents.where import Where, parse
-from pipelines.landing.hours import hour_text, moment_text
+from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.barred import bars_of
 from pipelines.landing.ledger.place import Place, look
-from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.start import known
 from pipelines.landing.ledger.state import facts, held_columns
-from pipelines.landing.ledger.values import Deed, Forgotten, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
+from pipelines.landing.operations.removal import Forget, Removal, deed_of, files_of, whole_before
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.contract import SYSTEM_COLUMNS, Contract
 from pipelines.landing.table.lake import Lake
-from sls_io.values.claim import Ledger
-from sls_io.values.errors import ConfigError, InvariantBroken, LandingConflict, printable
+from sls_io.values.errors import ConfigError, printable
 from sls_io.values.window import HOUR_S
 from sls_io.wire.client import Origin, SlsClient
 
-REASON_CHARS_MAX = 200
 _PLACES = frozenset(
     {"__origin__", "__shard__", "__cursor__", "__index__", "__receive_hour__", "__error__", "__raw__"}
 )
 """Columns that say where a row is, or how it was read, and nothing of what it says."""
-
-
-@dataclass(frozen=True)
-class Forget(Effect):
-    """What `table forget` would do.
-
-    what      how the decision is kept in the table: without the values of a filter
-    hours     receive hours (since 1970) -> rows of them that leave
-    shards    shard -> rows of it that leave
-    adopted   how many of the rows were adopted and not landed
-    files     files that leave, of which `rewritten` come again without these rows
-    before    all receive hours (since 1970) before this one are forgotten, rows or none; 0: only rows
-    barred    values that may not land from then on, or, where that `ends`, may again
-    standing  values of the logstore that may not land now
-    """
-
-    WHAT = "{table}: rows of {origin} are to leave for good"
-    QUIET = frozenset({"before", "barred", "standing"})
-
-    table: str
-    origin: str
-    what: str
-    rows: int = 0
-    hours: dict[int, int] = field(default_factory=dict)
-    shards: dict[int, int] = field(default_factory=dict)
-    adopted: int = 0
-    files: int = 0
-    rewritten: int = 0
-    before: int = 0
-    barred: int = 0
-    ends: bool = False
-    standing: int = 0
-
-    @property
-    def headline(self) -> str:
-        if self.ends:
-            return f"{self.table}: rows of {self.origin} with these values are to land again"
-        if not (self.rows or self.before or self.barred):
-            return f"{self.table}: nothing of {self.origin} is to leave"
-        return super().headline
-
-    def said(self) -> Iterable[Note]:
-        if self.barred and self.ends:
-            yield Note(
-                f"{self.barred} values may land again; rows that left stay away until their hours are landed "
-                "anew"
-            )
-        elif self.barred:
-            yield Note(f"from then on rows with these {self.barred} values are left out of every landing")
-        if self.standing:
-            yield Note(f"{self.standing} values may not land in this table now")
-        if self.before:
-            yield Note(
-                f"from then on nothing received before {hour_text(self.before)} is landed, by no backfill"
-            )
-        if self.what:
-            yield Note(f"the table will say of it: {self.what}")
-        if self.rows:
-            yield Note("older snapshots hold the rows until they are expired")
-
-
-@dataclass(frozen=True)
-class _Removal:
-    """What leaves of the table that was looked at: `whole` files, and rows of those that are written anew,
-    `partly`. `look` gives the table as it is later. `barred`: what may not land from then on."""
-
-    place: Place
-    look: Callable[[], Place]
-    where: Where | None
-    leaving: Slice
-    whole: tuple[FileScanTask, ...]
-    partly: tuple[FileScanTask, ...]
-    about: str
-    reason: str
-    before: int = 0
-    barred: frozenset[Bar] = frozenset()
-    salt: str = ""
-
-    @property
-    def deed(self) -> Deed:
-        """What the table says of it."""
-        note = printable(self.reason.strip())[:REASON_CHARS_MAX]
-        return Deed(Operation.FORGET, f"{self.about}: {note}" if note else self.about)
-
-    def planned(self) -> Planned[Forget]:
-        """As data. Raises LedgerBroken for rows that nothing explains."""
-        slices.check_explained(self.place, self.leaving, adopted_too=True)
-        hours, shards = Counter[int](), Counter[int]()
-        for cell in self.leaving.cells:
-            hours[cell.hour] += cell.rows
-            shards[cell.shard] += cell.rows
-        view = Forget(
-            table=self.place.name,
-            origin=self.place.origin.id,
-            what=str(self.deed),
-            rows=self.leaving.rows,
-            hours=dict(sorted(hours.items())),
-            shards=dict(sorted(shards.items())),
-            adopted=sum(cell.rows for cell in self.leaving.others),
-            files=len(self.whole) + len(self.partly),
-            rewritten=len(self.partly),
-            before=self.before,
-            barred=len(self.barred),
-            standing=len(bars_of(self.place.state, self.place.origin)),
-        )
-        return Planned(view, self.place, None, work=partial(self._work, view))
-
-    def _work(self, view: Forget, tools: Tools) -> Planned[Forget]:
-        """Write what stays of the files anew. Rows that land meanwhile are not looked at."""
-        place, without = self.place, partial(_without, self.where, self.place.origin.id)
-        made = rewrite.each(place.table, self.partly, without, tools.engine)
-        files = tuple(file for file, _ in made if file is not None)
-        leaving = slices.slice_of(place, self.whole, spread=Spread(tools.engine))
-        left = leaving.rows + sum(dropped for _, dropped in made)
-        if left != view.rows:
-            raise InvariantBroken(f"{left} rows of {place.name} would leave, {view.rows} were counted")
-        tasks, change_on = (*self.whole, *self.partly), partial(self._change_on, files)
-        return rewrite.with_files(view, place, tasks, change_on, self.look)
-
-    def _change_on(self, files: tuple[DataFile, ...], now: Place) -> authored.Change:
-        ledger = slices.lowered(now.ledger, self.leaving.landed)
-        slices.check_explained(now, self.leaving, adopted_too=True)
-        self._check_same_hours(now)
-        self._check_none_came(now)
-        return authored.Change(
-            content=now.head,
-            ledgers={**now.state.ledgers, ledger.origin: ledger},
-            adopted=slices.without_adopted(now.state.adopted, self.leaving),
-            deed=self.deed,
-            forgotten=self._forgotten(now, ledger),
-            dropped=frozenset(task.file.file_path for task in (*self.whole, *self.partly)),
-            added=files,
-            window_origin=ledger.origin,
-        )
-
-    def _forgotten(self, now: Place, ledger: Ledger) -> Forgotten:
-        forgotten = now.state.forgotten
-        if self.barred:
-            if forgotten.bars.salt not in ("", self.salt):
-                raise LandingConflict(
-                    f"other values were kept out of {self.place.name} meanwhile; look again"
-                )
-            bars = replace(forgotten.bars, salt=self.salt).plus(self.barred)
-            return slices.barred(replace(forgotten, bars=bars), self.leaving)
-        forgotten = slices.removed(forgotten, self.leaving.cells)
-        if self.before:
-            shards = {*ledger.shards, *(cell.shard for cell in self.leaving.cells)}
-            forgotten = forgotten.all_before(ledger.origin, shards, self.before)
-        return forgotten
-
-    def _check_same_hours(self, now: Place) -> None:
-        """Story: a backfill lands an hour between the look and the commit. Its rows would stay, in an hour
-        that is said to be forgotten. Raises LandingConflict then."""
-        if self.before and now is not self.place:
-            there = slices.fingerprint(_whole_before(now, self.before))
-            if there != slices.fingerprint(self.whole):
-                raise LandingConflict(f"rows of these hours came to {now.name} meanwhile; look again")
-
-    def _check_none_came(self, now: Place) -> None:
-        """Story: a landing that began before the decision brings such rows between the look and the commit.
-        They would stay, under a decision that says there are none. Raises LandingConflict then."""
-        if not self.barred or now is self.place or self.where is None:
-            return
-        looked = slices.fingerprint(_tasks(self.place, self.where))
-        news = [task for task in _tasks(now, self.where) if shown(task) not in looked]
-        if slices.slice_of(now, news, self.where).rows:
-            raise LandingConflict(
-                f"such rows came to {now.name} meanwhile; nothing was changed, run it again"
-            )
 
 
 def plan_forget_where(
@@ -269,7 +91,7 @@ def plan_forget_where(
     salt, barred = _barred(place, asked, contract, mine=not origin) if from_now_on else ("", frozenset[Bar]())
     if not without_missing:
         _check_none_missing(place)
-    tasks = _tasks(place, asked)
+    tasks = files_of(place, asked)
     leaving = Slice()
     whole: list[FileScanTask] = []
     partly: list[FileScanTask] = []
@@ -286,7 +108,7 @@ def plan_forget_where(
         raise ConfigError(
             f"no row of {place.origin.logstore} in {place.name} is taken by that{standing}: nothing to do"
         )
-    return _Removal(
+    return Removal(
         place, later, asked, leaving, tuple(whole), tuple(partly), _about(asked, from_now_on), reason,
         barred=barred, salt=salt,
     ).planned()  # fmt: skip
@@ -310,11 +132,6 @@ def _taken(
 def _about(asked: Where, from_now_on: bool) -> str:
     more = " --from-now-on" if from_now_on else ""
     return f"--where on {', '.join(map(printable, asked.columns))}{more}"
-
-
-def _tasks(place: Place, where: Where) -> list[FileScanTask]:
-    maybe = And(slices.mine(place), where.pruning)
-    return tasks_of(place.table, place.table.scan(row_filter=maybe))
 
 
 def _barred(place: Place, asked: Where, contract: Contract, *, mine: bool) -> tuple[str, frozenset[Bar]]:
@@ -362,9 +179,7 @@ def _ending(
     named = frozenset(bar for those in made for bar in those) & standing
     if not named:
         raise ConfigError(f"no such value is kept out of {place.name}: nothing to do")
-    note = printable(reason.strip())[:REASON_CHARS_MAX]
-    about = f"{_about(asked, True)}, ended"
-    deed = Deed(Operation.FORGET, f"{about}: {note}" if note else about)
+    deed = deed_of(f"{_about(asked, True)}, ended", reason)
     view = Forget(
         table=place.name,
         origin=place.origin.id,
@@ -410,7 +225,7 @@ def plan_forget_before(
         Asking(place, client).decide(lambda held: slices.check_passed(held, hour))
     elif not _same_logstore(place.origin, mine.origin):
         _check_reached(place, hour)
-    whole = _whole_before(place, hour)
+    whole = whole_before(place, hour)
     leaving = slices.slice_of(place, whole, spread=Spread(engine))
     moment = moment_text(hour * HOUR_S)
     if not leaving.cells and place.state.forgotten.before(place.origin.id) >= hour:
@@ -418,7 +233,7 @@ def plan_forget_before(
             f"all hours of {place.origin.logstore} before {moment} are forgotten already: nothing to do"
         )
     later, about = _later(lake, logstore, client, place), f"--before {moment}"
-    return _Removal(place, later, None, leaving, tuple(whole), (), about, reason, before=hour).planned()
+    return Removal(place, later, None, leaving, tuple(whole), (), about, reason, before=hour).planned()
 
 
 def has_landed(lake: Lake, logstore: Logstore, client: SlsClient) -> bool:
@@ -454,11 +269,6 @@ def plan_forget_older(
     return Planned(view, place, None, nothing=none)
 
 
-def _whole_before(place: Place, hour: int) -> list[FileScanTask]:
-    asking = Asking(place, None)
-    return asking.of(asking.decide(lambda held: slices.whole_files(held, range(hour))))
-
-
 def _check_none_missing(place: Place) -> None:
     """In any logstore of the table."""
     check_same(place, set(place.state.ledgers) & set(place.state.origins), "--without-missing")
@@ -482,30 +292,3 @@ def _check_reached(place: Place, hour: int) -> None:
                 f"shard {shard} of {place.origin.id} has reached {moment_text(entry.reached_s)} of the "
                 "receive time; ask for earlier hours, or name rows with --where"
             )
-
-
-def _without(
-    where: Where | None, origin: str, table: Table, task: FileScanTask
-) -> tuple[DataFile | None, int]:
-    """A file written anew without the rows of a logstore that `where` takes, and how many these were."""
-    keeper, schema = _Keeper(origin, where), table.schema()
-    file = rewrite.write(table, origin, task, schema, keeper.kept(rewrite.read(table, task, schema)))
-    return file, keeper.dropped
-
-
-class _Keeper:
-    """The rows that are not the origin's, or that a filter does not take; `dropped` counts the others."""
-
-    def __init__(self, origin: str, where: Where | None) -> None:
-        self._origin, self._where = origin, where
-        self.dropped = 0
-
-    def kept(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Each batch without them."""
-        for batch in batches:
-            taken = pc.fill_null(pc.equal(batch.column("__origin__"), self._origin), False)
-            if self._where is not None:
-                taken = pc.and_(taken, self._where.taken(batch))
-            kept = batch.filter(pc.invert(taken))
-            self.dropped += batch.num_rows - kept.num_rows
-            yield kept

@@ -1,0 +1,251 @@
+"""Rows leave a table for good, in one commit: whole files, and rows of files that are written anew.
+
+What is asked for is planned in `forget.py`; here is what it means for files, ledgers and what the table says
+from then on. Nothing leaves that came after the look: a commit is made on the table as it is then, and where
+other files hold the rows by then, it is refused.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import And
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import FileScanTask, Table
+
+from pipelines.landing.barring import Bar
+from pipelines.landing.commit import authored
+from pipelines.landing.commit.effect import Effect, Note
+from pipelines.landing.commit.operation import Planned, Tools
+from pipelines.landing.contents import rewrite, slices
+from pipelines.landing.contents.cells import shown
+from pipelines.landing.contents.holdings import Asking
+from pipelines.landing.contents.slices import Slice
+from pipelines.landing.contents.spread import Spread
+from pipelines.landing.contents.where import Where
+from pipelines.landing.hours import hour_text
+from pipelines.landing.ledger.barred import bars_of
+from pipelines.landing.ledger.place import Place
+from pipelines.landing.ledger.reading import tasks_of
+from pipelines.landing.ledger.values import Deed, Forgotten, Operation
+from sls_io.values.claim import Ledger
+from sls_io.values.errors import InvariantBroken, LandingConflict, printable
+
+REASON_CHARS_MAX = 200
+"""Of the reason that a person gives, which the table keeps for ever."""
+
+
+@dataclass(frozen=True)
+class Forget(Effect):
+    """What `table forget` would do.
+
+    what      how the decision is kept in the table: without the values of a filter
+    hours     receive hours (since 1970) -> rows of them that leave
+    shards    shard -> rows of it that leave
+    adopted   how many of the rows were adopted and not landed
+    files     files that leave, of which `rewritten` come again without these rows
+    before    all receive hours (since 1970) before this one are forgotten, rows or none; 0: only rows
+    barred    values that may not land from then on, or, where that `ends`, may again
+    standing  values of the logstore that may not land now
+    """
+
+    WHAT = "{table}: rows of {origin} are to leave for good"
+    QUIET = frozenset({"before", "barred", "standing"})
+
+    table: str
+    origin: str
+    what: str
+    rows: int = 0
+    hours: dict[int, int] = field(default_factory=dict)
+    shards: dict[int, int] = field(default_factory=dict)
+    adopted: int = 0
+    files: int = 0
+    rewritten: int = 0
+    before: int = 0
+    barred: int = 0
+    ends: bool = False
+    standing: int = 0
+
+    @property
+    def headline(self) -> str:
+        if self.ends:
+            return f"{self.table}: rows of {self.origin} with these values are to land again"
+        if not (self.rows or self.before or self.barred):
+            return f"{self.table}: nothing of {self.origin} is to leave"
+        return super().headline
+
+    def said(self) -> Iterable[Note]:
+        if self.barred and self.ends:
+            yield Note(
+                f"{self.barred} values may land again; rows that left stay away until their hours are landed "
+                "anew"
+            )
+        elif self.barred:
+            yield Note(f"from then on rows with these {self.barred} values are left out of every landing")
+        if self.standing:
+            yield Note(f"{self.standing} values may not land in this table now")
+        if self.before:
+            yield Note(
+                f"from then on nothing received before {hour_text(self.before)} is landed, by no backfill"
+            )
+        if self.what:
+            yield Note(f"the table will say of it: {self.what}")
+        if self.rows:
+            yield Note("older snapshots hold the rows until they are expired")
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What leaves of the table that was looked at: `whole` files, and rows of those that are written anew,
+    `partly`. `look` gives the table as it is later. `barred`: what may not land from then on."""
+
+    place: Place
+    look: Callable[[], Place]
+    where: Where | None
+    leaving: Slice
+    whole: tuple[FileScanTask, ...]
+    partly: tuple[FileScanTask, ...]
+    about: str
+    reason: str
+    before: int = 0
+    barred: frozenset[Bar] = frozenset()
+    salt: str = ""
+
+    @property
+    def deed(self) -> Deed:
+        """What the table says of it."""
+        return deed_of(self.about, self.reason)
+
+    def planned(self) -> Planned[Forget]:
+        """As data. Raises LedgerBroken for rows that nothing explains."""
+        slices.check_explained(self.place, self.leaving, adopted_too=True)
+        hours, shards = Counter[int](), Counter[int]()
+        for cell in self.leaving.cells:
+            hours[cell.hour] += cell.rows
+            shards[cell.shard] += cell.rows
+        view = Forget(
+            table=self.place.name,
+            origin=self.place.origin.id,
+            what=str(self.deed),
+            rows=self.leaving.rows,
+            hours=dict(sorted(hours.items())),
+            shards=dict(sorted(shards.items())),
+            adopted=sum(cell.rows for cell in self.leaving.others),
+            files=len(self.whole) + len(self.partly),
+            rewritten=len(self.partly),
+            before=self.before,
+            barred=len(self.barred),
+            standing=len(bars_of(self.place.state, self.place.origin)),
+        )
+        return Planned(view, self.place, None, work=partial(self._work, view))
+
+    def _work(self, view: Forget, tools: Tools) -> Planned[Forget]:
+        """Write what stays of the files anew. Rows that land meanwhile are not looked at."""
+        place, without = self.place, partial(_without, self.where, self.place.origin.id)
+        made = rewrite.each(place.table, self.partly, without, tools.engine)
+        files = tuple(file for file, _ in made if file is not None)
+        leaving = slices.slice_of(place, self.whole, spread=Spread(tools.engine))
+        left = leaving.rows + sum(dropped for _, dropped in made)
+        if left != view.rows:
+            raise InvariantBroken(f"{left} rows of {place.name} would leave, {view.rows} were counted")
+        tasks, change_on = (*self.whole, *self.partly), partial(self._change_on, files)
+        return rewrite.with_files(view, place, tasks, change_on, self.look)
+
+    def _change_on(self, files: tuple[DataFile, ...], now: Place) -> authored.Change:
+        ledger = slices.lowered(now.ledger, self.leaving.landed)
+        slices.check_explained(now, self.leaving, adopted_too=True)
+        self._check_same_hours(now)
+        self._check_none_came(now)
+        return authored.Change(
+            content=now.head,
+            ledgers={**now.state.ledgers, ledger.origin: ledger},
+            adopted=slices.without_adopted(now.state.adopted, self.leaving),
+            deed=self.deed,
+            forgotten=self._forgotten(now, ledger),
+            dropped=frozenset(task.file.file_path for task in (*self.whole, *self.partly)),
+            added=files,
+            window_origin=ledger.origin,
+        )
+
+    def _forgotten(self, now: Place, ledger: Ledger) -> Forgotten:
+        forgotten = now.state.forgotten
+        if self.barred:
+            if forgotten.bars.salt not in ("", self.salt):
+                raise LandingConflict(
+                    f"other values were kept out of {self.place.name} meanwhile; look again"
+                )
+            bars = replace(forgotten.bars, salt=self.salt).plus(self.barred)
+            return slices.barred(replace(forgotten, bars=bars), self.leaving)
+        forgotten = slices.removed(forgotten, self.leaving.cells)
+        if self.before:
+            shards = {*ledger.shards, *(cell.shard for cell in self.leaving.cells)}
+            forgotten = forgotten.all_before(ledger.origin, shards, self.before)
+        return forgotten
+
+    def _check_same_hours(self, now: Place) -> None:
+        """Story: a backfill lands an hour between the look and the commit. Its rows would stay, in an hour
+        that is said to be forgotten. Raises LandingConflict then."""
+        if self.before and now is not self.place:
+            there = slices.fingerprint(whole_before(now, self.before))
+            if there != slices.fingerprint(self.whole):
+                raise LandingConflict(f"rows of these hours came to {now.name} meanwhile; look again")
+
+    def _check_none_came(self, now: Place) -> None:
+        """Story: a landing that began before the decision brings such rows between the look and the commit.
+        They would stay, under a decision that says there are none. Raises LandingConflict then."""
+        if not self.barred or now is self.place or self.where is None:
+            return
+        looked = slices.fingerprint(files_of(self.place, self.where))
+        news = [task for task in files_of(now, self.where) if shown(task) not in looked]
+        if slices.slice_of(now, news, self.where).rows:
+            raise LandingConflict(
+                f"such rows came to {now.name} meanwhile; nothing was changed, run it again"
+            )
+
+
+def _without(
+    where: Where | None, origin: str, table: Table, task: FileScanTask
+) -> tuple[DataFile | None, int]:
+    """A file written anew without the rows of a logstore that `where` takes, and how many these were."""
+    keeper, schema = _Keeper(origin, where), table.schema()
+    file = rewrite.write(table, origin, task, schema, keeper.kept(rewrite.read(table, task, schema)))
+    return file, keeper.dropped
+
+
+class _Keeper:
+    """The rows that are not the origin's, or that a filter does not take; `dropped` counts the others."""
+
+    def __init__(self, origin: str, where: Where | None) -> None:
+        self._origin, self._where = origin, where
+        self.dropped = 0
+
+    def kept(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Each batch without them."""
+        for batch in batches:
+            taken = pc.fill_null(pc.equal(batch.column("__origin__"), self._origin), False)
+            if self._where is not None:
+                taken = pc.and_(taken, self._where.taken(batch))
+            kept = batch.filter(pc.invert(taken))
+            self.dropped += batch.num_rows - kept.num_rows
+            yield kept
+
+
+def deed_of(about: str, reason: str) -> Deed:
+    """What the table says of what was asked `about`, with the reason."""
+    note = printable(reason.strip())[:REASON_CHARS_MAX]
+    return Deed(Operation.FORGET, f"{about}: {note}" if note else about)
+
+
+def files_of(place: Place, where: Where) -> list[FileScanTask]:
+    """Files that may hold rows of the logstore that `where` takes."""
+    maybe = And(slices.mine(place), where.pruning)
+    return tasks_of(place.table, place.table.scan(row_filter=maybe))
+
+
+def whole_before(place: Place, hour: int) -> list[FileScanTask]:
+    """Files of the receive hours before `hour` (since 1970), of which each holds no others."""
+    asking = Asking(place, None)
+    return asking.of(asking.decide(lambda held: slices.whole_files(held, range(hour))))
