@@ -38,7 +38,7 @@ def windows(output: Output, *, name: str | None, last: int, orphans: bool, floor
     """Show the landings and their windows, files per hour, gaps, withdrawn intervals and orphan files."""
     found = history(resolve(name), Lake.default(), orphans=orphans, floor_s=floor_hours * HOUR_S)
     shown = found.entries[-last:]
-    show(output, found, shown)
+    show(output, found, shown, floor_hours)
     cures = commands.documents(found.cures, session.logstore())
     output.result({**asdict(found), "entries": [_plain(e) for e in shown], "cures": cures})
     if found.unreadable:
@@ -53,8 +53,9 @@ def _plain(entry: Entry) -> dict[str, Any]:
     return plain
 
 
-def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
-    """The history for people: a line a landing, then a line a window, newest last."""
+def show(output: Output, found: History, entries: tuple[Entry, ...], floor_hours: float) -> None:
+    """The history for people: a line a landing, then a line a window, newest last. `floor_hours`: the age of
+    an orphan at least."""
     kept = moment((found.kept_from or 0) / 1000) or "never"
     output.say(
         f"{found.table}: {len(entries)} of {len(found.entries)} landings, snapshots kept since {kept} UTC"
@@ -67,7 +68,7 @@ def show(output: Output, found: History, entries: tuple[Entry, ...]) -> None:
         output.say(f"shard {gone.shard}: \\[{gone.begin}, {end}) {gone.cause}")
     if found.adopted:
         output.say(f"{found.adopted:,} rows of the table were adopted: no landing brought them")
-    _show_orphans(output, found)
+    _show_orphans(output, found, floor_hours)
     if found.others:
         output.say(f"[red]orphan files cannot be told from others[/]: {others_text(found.others)}")
     if found.unreadable:
@@ -117,11 +118,11 @@ def _hours(entry: Entry) -> str:
     return f"{hour_text(hours[0])}{more}" if hours else ""
 
 
-def _show_orphans(output: Output, found: History) -> None:
+def _show_orphans(output: Output, found: History, floor_hours: float) -> None:
     if found.orphans is None:
         return
     if not found.orphans:
-        output.say("no orphan files")
+        output.say(f"no orphan files older than {floor_hours:g} hours")
         return
     size = megabytes(sum(orphan.size for orphan in found.orphans))
     output.say(f"{len(found.orphans)} orphan files, {size}: no snapshot refers to them")

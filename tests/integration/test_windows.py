@@ -115,7 +115,7 @@ def test_people_read_whole_snapshot_ids_that_they_can_copy(started: World) -> No
     file = io.StringIO()
     output = Output(file=file)
     found = history(started.logstore, started.lake)
-    show(output, found, found.entries)
+    show(output, found, found.entries, 48.0)
     second = snapshots(started)[1]
     show_effect(output, plan_rollback(started.lake, started.logstore.table, second).view)
 
@@ -123,7 +123,7 @@ def test_people_read_whole_snapshot_ids_that_they_can_copy(started: World) -> No
 
     assert all(str(snapshot) in said for snapshot in snapshots(started))
     assert all(str(entry.frontier) in said for entry in started.ledger.shards.values())
-    assert "receive hours: 2026" in said and "no orphan files" in said
+    assert "receive hours: 2026" in said and "no orphan files older than 48 hours" in said
     assert "/p/" not in said, "what logs say is nobody's business here"
 
 
