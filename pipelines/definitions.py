@@ -1,7 +1,9 @@
 """What Dagster loads: every folder of a project's `defs`, run in one process.
 
-A code server builds all of it, once. The process of a run builds the logstore of its job: eight milliseconds
-of CPU a logstore are eight seconds of each run where there are a thousand.
+A code server builds all of it, and so does whatever else begins by asking what there is: Dagster loads the
+code for that (INITIALIZATION), and once more to have it (RECONSTRUCTION). The process of a run begins with
+the latter, and builds the logstore of its job: eight milliseconds of CPU a logstore are eight seconds of each
+run where there are a thousand.
 """
 
 import gc
@@ -23,6 +25,8 @@ from pipelines.landing.umask import keep_others_out
 
 _NAME = "__repository__"
 """What Dagster calls the repository of a code location that gives it no name."""
+_SHOWN: set[Path] = set()
+"""Packages of which this process was asked what there is. So it is no run's."""
 
 # Code servers and runs begin here, and `dagster` started them, which leaves the umask as it is.
 keep_others_out()
@@ -37,9 +41,14 @@ def defs() -> dg.Definitions:
 
 def code_location(package: Path) -> dg.Definitions:
     """As `loaded`, for a `definitions.py` that adds nothing: a run's process builds what its job needs."""
-    if DefinitionsLoadContext.get().load_type is not DefinitionsLoadType.RECONSTRUCTION:
+    again = DefinitionsLoadContext.get().load_type is DefinitionsLoadType.RECONSTRUCTION
+    if not again or package in _SHOWN:
+        _SHOWN.add(package)
         with _without_collector():
-            return loaded(package)
+            found = loaded(package)
+        if again:
+            gc.freeze()  # what Dagster has the second time stays as long as the process
+        return found
     # `@dg.definitions` takes a repository as well; only its type does not say so.
     return cast(dg.Definitions, dg.RepositoryDefinition(_NAME, repository_data=_OnDemand(package)))
 
@@ -65,7 +74,8 @@ def loaded(package: Path) -> dg.Definitions:
 @contextmanager
 def _without_collector() -> Iterator[None]:
     """Python looks for cycles among all objects each time that there are so many more of them. Definitions
-    stay, so it finds none; among those of four hundred logstores that was a quarter of the load."""
+    stay, so it finds none; among those of four hundred logstores that was a quarter of a code server's start.
+    """
     was = gc.isenabled()
     gc.disable()
     try:
@@ -79,17 +89,14 @@ class _OnDemand(dg.RepositoryData):
     """The definitions of a package as the process of a run asks for them: one job by its name.
 
     Whatever else is asked for is answered from all definitions, and so is a job that belongs to no single
-    logstore. A code server asks for all jobs first, and serves them.
+    logstore.
     """
 
     def __init__(self, package: Path) -> None:
         self._package = package
         self._jobs: dict[str, dg.JobDefinition] = {}
-        self._has_all = False
 
     def get_job(self, job_name: str) -> dg.JobDefinition:
-        if self._has_all:
-            return self._all.get_job(job_name)
         if job_name not in self._jobs:
             with wanting(job_name) as wanted:
                 part = loaded(self._package)
@@ -99,12 +106,7 @@ class _OnDemand(dg.RepositoryData):
 
     @cached_property
     def _all(self) -> dg.RepositoryDefinition:
-        with _without_collector():
-            found = loaded(self._package).get_repository_def()
-        # They stay as long as the process.
-        gc.freeze()
-        self._has_all = True
-        return found
+        return loaded(self._package).get_repository_def()
 
     def get_all_jobs(self) -> Sequence[dg.JobDefinition]:
         return self._all.get_all_jobs()

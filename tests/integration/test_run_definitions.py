@@ -11,6 +11,7 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 from dagster._core.definitions.reconstruct import ReconstructableRepository
+from dagster._core.remote_representation.external_data import RepositorySnap
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._grpc.server import LoadedRepositories
 
@@ -138,6 +139,7 @@ def test_a_code_server_serves_what_it_loads_last(package: Path) -> None:
     )
     (served,) = LoadedRepositories(place, None, ["dagster"], None).definitions_by_name.values()
     assert any(served.get_job("shop_orders_now") is job for job in served.get_all_jobs()), "built once"
+    assert RepositorySnap.from_def(served, defer_snapshots=True).component_tree is not None
     loads = package.with_suffix(".loads").read_text().split()
     assert loads == [
         each.name for each in (DefinitionsLoadType.INITIALIZATION, DefinitionsLoadType.RECONSTRUCTION)
