@@ -4,8 +4,13 @@ A code server builds all of it, and so does whatever else begins by asking what 
 code for that (INITIALIZATION), and once more to have it (RECONSTRUCTION). The process of a run begins with
 the latter, and builds the logstore of its job: eight milliseconds of CPU a logstore are eight seconds of each
 run where there are a thousand.
+
+That holds where the folder says nothing but logstores. What else is defined there may change any job: a check
+of a person's own is part of each job that lands its asset, and a resource has the place of Dagster's. So then
+all is built, and looked up among all, as Dagster does.
 """
 
+import ast
 import gc
 import warnings
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -17,14 +22,15 @@ from typing import cast
 import dagster as dg
 
 from pipelines.components.logstore.dagster_private import DefinitionsLoadContext, DefinitionsLoadType
-from pipelines.components.logstore.wanted import wanting
+from pipelines.components.logstore.wanted import alone, wanting
 from pipelines.landing import json_log
-from pipelines.landing.defs_file import check_folder
+from pipelines.landing.defs_file import FILES, check_folder
 from pipelines.landing.table.home import use
 from pipelines.landing.umask import keep_others_out
 
 _NAME = "__repository__"
 """What Dagster calls the repository of a code location that gives it no name."""
+_LOGSTORES = {"pipelines.components.SlsLogstore", "pipelines.components.SlsProject"}
 _SHOWN: set[Path] = set()
 """Packages of which this process was asked what there is. So it is no run's."""
 
@@ -40,14 +46,19 @@ def defs() -> dg.Definitions:
 
 
 def code_location(package: Path) -> dg.Definitions:
-    """As `loaded`, for a `definitions.py` that adds nothing: a run's process builds what its job needs."""
+    """As `loaded`, for a `definitions.py` that adds nothing: a run's process builds what its job needs. One
+    that adds something to it takes `loaded`."""
     again = DefinitionsLoadContext.get().load_type is DefinitionsLoadType.RECONSTRUCTION
-    if not again or package in _SHOWN:
+    if not again:
         _SHOWN.add(package)
         with _without_collector():
+            return loaded(package)
+    if not _says_logstores_alone(package / "defs"):
+        return loaded(package)
+    if package in _SHOWN:
+        with _without_collector(), alone():
             found = loaded(package)
-        if again:
-            gc.freeze()  # what Dagster has the second time stays as long as the process
+        gc.freeze()  # what Dagster has the second time stays as long as the process
         return found
     # `@dg.definitions` takes a repository as well; only its type does not say so.
     return cast(dg.Definitions, dg.RepositoryDefinition(_NAME, repository_data=_OnDemand(package)))
@@ -69,6 +80,18 @@ def loaded(package: Path) -> dg.Definitions:
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.simplefilter("ignore", dg.PreviewWarning)
         return dg.Definitions.merge(tree.build_defs(Path()), own)
+
+
+def _says_logstores_alone(defs: Path) -> bool:
+    """Whether nothing in the folder defines anything but logstores, as their own settings say."""
+    files = [path for path in defs.rglob("*") if path.suffix in (".py", ".yaml", ".yml")]
+    if any(path.name not in (*FILES, "__init__.py") for path in files):
+        return False
+    inits = (path.read_text(encoding="utf-8") for path in files if path.name == "__init__.py")
+    if any(not isinstance(each, ast.Expr) for text in inits for each in ast.parse(text).body):
+        return False
+    said = [each if isinstance(each, dict) else {} for each in check_folder(defs)]
+    return all(each.keys() == {"type", "attributes"} and each["type"] in _LOGSTORES for each in said)
 
 
 @contextmanager

@@ -54,7 +54,7 @@ root_module = "{name}"
 registry_modules = ["pipelines.components"]
 """
 _DEFINITIONS: Final = '''\
-"""What Dagster loads: every folder of `defs`."""
+"""What Dagster loads: every folder of `defs`. Where you add something to it, take `loaded` instead."""
 
 from pathlib import Path
 

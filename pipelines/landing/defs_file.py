@@ -126,11 +126,10 @@ def line_of(path: Path, setting: Sequence[int | str]) -> int | None:
     return line
 
 
-def check_folder(folder: Path) -> None:
-    """Read every defs.yaml below `folder` once. Raises ConfigError for the first that is refused."""
-    for name in FILES:
-        for path in sorted(folder.rglob(name)):
-            read_documents(path)
+def check_folder(folder: Path) -> list[Any]:
+    """The documents of every defs.yaml below `folder`. Raises ConfigError for the first that is refused."""
+    files = (path for name in FILES for path in sorted(folder.rglob(name)))
+    return [document for path in files for document in read_documents(path)]
 
 
 def write_whole(path: Path, text: str) -> None:

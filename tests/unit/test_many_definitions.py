@@ -1,14 +1,11 @@
 """Many logstores in one code location: what Dagster makes of them, and that it looks at each once."""
 
-from contextlib import AbstractContextManager
-
 import dagster as dg
 import pytest
-from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 from dagster._core.remote_representation.external_data import RepositorySnap
 
 from pipelines.components import SlsLogstore
-from pipelines.components.logstore.wanted import wanting
+from pipelines.components.logstore.wanted import alone, wanting
 
 
 def of_one(number: int) -> dg.Definitions:
@@ -23,10 +20,6 @@ def of_one(number: int) -> dg.Definitions:
     return component.build_defs(dg.ComponentTree.for_test().load_context)
 
 
-def scoped(load: DefinitionsLoadType) -> AbstractContextManager[DefinitionsLoadContext]:
-    return DefinitionsLoadContext.scoped(DefinitionsLoadContext(load_type=load))
-
-
 def shown() -> RepositorySnap:
     """All that Dagster's page and daemon are told of three logstores."""
     each = [of_one(number) for number in range(3)]
@@ -37,16 +30,15 @@ def shown() -> RepositorySnap:
 @pytest.mark.filterwarnings("ignore:Property .* is deprecated:DeprecationWarning")
 def test_jobs_that_are_looked_up_among_own_assets_are_those_that_dagster_would_make() -> None:
     """A code server looks them up so, a run's process leaves it to Dagster: both must have the same jobs."""
-    with scoped(DefinitionsLoadType.RECONSTRUCTION):
+    with alone():
         ours = shown()
-    with scoped(DefinitionsLoadType.INITIALIZATION):
-        assert shown() == ours
+    assert shown() == ours
     assert {job.name for job in ours.job_datas or ()} >= {f"logs_{n}_microbatch" for n in range(3)}
 
 
 def test_each_job_of_a_logstore_is_found_before_dagster_has_all_of_them() -> None:
     """Found among all, a hundred logstores take a hundred times a hundred looks."""
-    with scoped(DefinitionsLoadType.RECONSTRUCTION):
+    with alone():
         jobs = of_one(0).jobs or ()
     assert len(list(jobs)) == 6
     assert all(isinstance(job, dg.JobDefinition) for job in jobs)
@@ -54,6 +46,6 @@ def test_each_job_of_a_logstore_is_found_before_dagster_has_all_of_them() -> Non
 
 @pytest.mark.parametrize("job", ["logs_0_now", "logs_0_maintenance"])
 def test_a_run_looks_up_none_of_its_logstores_other_jobs(job: str) -> None:
-    with scoped(DefinitionsLoadType.RECONSTRUCTION), wanting(job):
+    with wanting(job):
         left = [each.name for each in of_one(0).jobs or () if not isinstance(each, dg.JobDefinition)]
     assert len(left) == 5

@@ -16,13 +16,11 @@ import dagster as dg
 
 from pipelines.components.logstore.assets import bronze_key, checkpoint_key
 from pipelines.components.logstore.dagster_private import (
-    DefinitionsLoadContext,
-    DefinitionsLoadType,
     UnresolvedAssetJobDefinition,
 )
 from pipelines.components.logstore.health import OF_TABLE, check_key, kinds_of
 from pipelines.components.logstore.schedule import MODE_TAG, REWORK, Job, claiming_tags
-from pipelines.components.logstore.wanted import all_are_wanted
+from pipelines.components.logstore.wanted import are_alone
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.watch.health import Kind
 
@@ -78,12 +76,10 @@ def among_own_assets(jobs: Sequence[Job], parts: Mapping[str, Any]) -> Sequence[
     """The jobs of one logstore, in order, looked up among its own assets: `parts` of its definitions.
 
     Dagster looks each job up among the assets of all logstores: with a hundred of them that takes four times
-    as long as with fifty. It does so in a code server, which loads the code twice: first for what components
-    keep of it (INITIALIZATION), then to have it (RECONSTRUCTION). A run's process needs one job, and looks up
-    none but that.
+    as long as with fifty. Not where there may be more than logstores: a check that a person defines on an
+    asset belongs to the jobs of that asset, and a resource of his own may have the place of Dagster's.
     """
-    first = DefinitionsLoadContext.get().load_type is DefinitionsLoadType.INITIALIZATION
-    if first or not all_are_wanted():
+    if not are_alone():
         return jobs
     alone = dg.Definitions(**parts, jobs=jobs, executor=dg.in_process_executor)
     return [alone.resolve_job_def(job.name) for job in jobs]

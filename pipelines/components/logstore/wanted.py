@@ -5,8 +5,8 @@ run needs those of one. So while a job is wanted, a component builds what belong
 and nothing else; the rest of the loading is Dagster's, as ever.
 
 Worked example: `orders_now` is wanted. The component of `orders` builds its definitions and says that they
-are found; the one of `clicks` builds none. `nightly`, which a person defined over the assets of both, belongs
-to no logstore: nobody finds it, and all definitions are built.
+are found; the one of `clicks` builds none. `shop_logstores_microbatch` lands all logstores of a project, and
+belongs to none: nobody finds it, and all definitions are built.
 """
 
 from collections.abc import Iterator
@@ -32,6 +32,22 @@ class WantedJob:
 
 
 _WANTED: ContextVar[WantedJob | None] = ContextVar("wanted", default=None)
+_ALONE: ContextVar[bool] = ContextVar("alone", default=False)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """In the block only logstores are loaded, all of them: no job has to do with anything but its own."""
+    token = _ALONE.set(True)
+    try:
+        yield
+    finally:
+        _ALONE.reset(token)
+
+
+def are_alone() -> bool:
+    """Whether a job of a logstore may be looked up among what belongs to that logstore."""
+    return _ALONE.get()
 
 
 @contextmanager
