@@ -34,12 +34,6 @@ python_logs:
     handlers:
       chaos:
         class: chaos.line.Points
-
-run_coordinator:
-  module: dagster._core.run_coordinator
-  class: QueuedRunCoordinator
-  config:
-    dequeue_interval_seconds: 1
 """
 _DEFINITIONS = """
 import json
