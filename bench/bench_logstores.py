@@ -24,6 +24,7 @@ from dagster._grpc.server import LoadedRepositories
 from dagster_shared.serdes import serialize_value
 
 from bench.history import add_flag, record
+from pipelines.cli.init import DEFINITIONS
 from pipelines.landing.project_file import write_kept
 
 _FILE = """type: pipelines.components.SlsProject
@@ -35,13 +36,6 @@ attributes:
     table: bronze.{logstore}
     columns: {status: int, latency_ms: double}
 """
-_DEFINITIONS = """from pathlib import Path
-import dagster as dg
-from pipelines.definitions import code_location
-@dg.definitions
-def defs() -> dg.Definitions:
-    return code_location(Path(__file__).parent)
-"""
 
 
 def made(root: Path, logstores: int) -> Path:
@@ -50,7 +44,7 @@ def made(root: Path, logstores: int) -> Path:
     folder = package / "defs" / "shop"
     folder.mkdir(parents=True)
     (package / "__init__.py").touch()
-    (package / "definitions.py").write_text(_DEFINITIONS)
+    (package / "definitions.py").write_text(DEFINITIONS)
     (root / "pyproject.toml").write_text(f'[tool.dg.project]\nroot_module = "{package.name}"\n')
     (folder / "defs.yaml").write_text(_FILE)
     write_kept(folder, {f"logs{number}": "2026-01-01-00:00" for number in range(logstores)})

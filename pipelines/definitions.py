@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import dagster as dg
 
@@ -48,16 +48,16 @@ def defs() -> dg.Definitions:
 def code_location(package: Path) -> dg.Definitions:
     """As `loaded`, for a `definitions.py` that adds nothing: a run's process builds what its job needs. One
     that adds something to it takes `loaded`."""
-    again = DefinitionsLoadContext.get().load_type is DefinitionsLoadType.RECONSTRUCTION
-    if not again:
+    said = _checked(package)
+    if DefinitionsLoadContext.get().load_type is not DefinitionsLoadType.RECONSTRUCTION:
         _SHOWN.add(package)
         with _without_collector():
-            return loaded(package)
-    if not _says_logstores_alone(package / "defs"):
-        return loaded(package)
+            return _built(package)
+    if not _are_logstores_alone(package / "defs", said):
+        return _built(package)
     if package in _SHOWN:
         with _without_collector(), alone():
-            found = loaded(package)
+            found = _built(package)
         gc.freeze()  # what Dagster has the second time stays as long as the process
         return found
     # `@dg.definitions` takes a repository as well; only its type does not say so.
@@ -68,9 +68,18 @@ def loaded(package: Path) -> dg.Definitions:
     """All definitions in the folder `defs` of a project's package. The executor holds for the runs that the
     web page and backfills make, too: steps of one run share its engine, and a terminated run leaves no child
     behind."""
+    _checked(package)
+    return _built(package)
+
+
+def _checked(package: Path) -> list[Any]:
+    """What the files of settings say. Dagster's reader takes a key twice, and one of an alias bomb never
+    comes back."""
     use(package)
-    # Dagster's reader takes a key twice, and one of an alias bomb never comes back.
-    check_folder(package / "defs")
+    return check_folder(package / "defs")
+
+
+def _built(package: Path) -> dg.Definitions:
     # Not `load_from_defs_folder`: that imports every package here that has component types, dbt's too, to
     # list them on a page of their own, and each run of a landing would wait for it.
     tree = dg.ComponentTree.for_project(package)
@@ -82,16 +91,19 @@ def loaded(package: Path) -> dg.Definitions:
         return dg.Definitions.merge(tree.build_defs(Path()), own)
 
 
-def _says_logstores_alone(defs: Path) -> bool:
-    """Whether nothing in the folder defines anything but logstores, as their own settings say."""
+def _are_logstores_alone(defs: Path, said: Sequence[Any]) -> bool:
+    """Whether nothing in the folder defines anything but logstores, as their settings `said`."""
     files = [path for path in defs.rglob("*") if path.suffix in (".py", ".yaml", ".yml")]
     if any(path.name not in (*FILES, "__init__.py") for path in files):
         return False
-    inits = (path.read_text(encoding="utf-8") for path in files if path.name == "__init__.py")
-    if any(not isinstance(each, ast.Expr) for text in inits for each in ast.parse(text).body):
+    inits = (path.read_bytes() for path in files if path.name == "__init__.py")
+    try:
+        if any(not isinstance(each, ast.Expr) for text in inits for each in ast.parse(text).body):
+            return False
+    except (SyntaxError, ValueError):  # Dagster says what is wrong with it
         return False
-    said = [each if isinstance(each, dict) else {} for each in check_folder(defs)]
-    return all(each.keys() == {"type", "attributes"} and each["type"] in _LOGSTORES for each in said)
+    settings = [each if isinstance(each, dict) else {} for each in said]
+    return all(each.keys() == {"type", "attributes"} and each["type"] in _LOGSTORES for each in settings)
 
 
 @contextmanager
@@ -121,15 +133,14 @@ class _OnDemand(dg.RepositoryData):
 
     def get_job(self, job_name: str) -> dg.JobDefinition:
         if job_name not in self._jobs:
-            with wanting(job_name) as wanted:
-                part = loaded(self._package)
-            found = part.get_repository_def() if wanted.found else self._all
-            self._jobs[job_name] = found.get_job(job_name)
+            with wanting(job_name):
+                part = _built(self._package).get_repository_def()
+            self._jobs[job_name] = (part if part.has_job(job_name) else self._all).get_job(job_name)
         return self._jobs[job_name]
 
     @cached_property
     def _all(self) -> dg.RepositoryDefinition:
-        return loaded(self._package).get_repository_def()
+        return _built(self._package).get_repository_def()
 
     def get_all_jobs(self) -> Sequence[dg.JobDefinition]:
         return self._all.get_all_jobs()

@@ -53,7 +53,7 @@ directory_type = "project"
 root_module = "{name}"
 registry_modules = ["pipelines.components"]
 """
-_DEFINITIONS: Final = '''\
+DEFINITIONS: Final = '''\
 """What Dagster loads: every folder of `defs`. Where you add something to it, take `loaded` instead."""
 
 from pathlib import Path
@@ -189,7 +189,7 @@ def _texts(folder: Path) -> Iterator[tuple[Path, str]]:
     below = package.relative_to(folder).as_posix()
     yield folder / ".gitignore", _IGNORED
     yield package / "__init__.py", ""
-    yield package / "definitions.py", _DEFINITIONS
+    yield package / "definitions.py", DEFINITIONS
     yield package / "models.py", _MODELS
     yield project.defs / "__init__.py", ""
     yield folder / "workspace.yaml", _WORKSPACE.format(package=below, name=project.module)

@@ -16,6 +16,7 @@ from dagster._core.remote_representation.external_data import RepositorySnap
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._grpc.server import LoadedRepositories
 
+from pipelines.cli.init import DEFINITIONS
 from pipelines.components.logstore.wanted import OF_LOGSTORE, wanting
 from pipelines.definitions import code_location, loaded
 from pipelines.landing.project_file import write_kept
@@ -76,18 +77,6 @@ OWN = """
             resources={"io_manager": Elsewhere()},
         )
 """
-DEFINITIONS = """
-    from pathlib import Path
-
-    import dagster as dg
-
-    from pipelines.definitions import code_location
-
-
-    @dg.definitions
-    def defs() -> dg.Definitions:
-        return code_location(Path(__file__).parent)
-"""
 TELLING = """    from pipelines.components.logstore.dagster_private import DefinitionsLoadContext
 
     with Path(__file__).parent.with_suffix(".loads").open("a") as stream:
@@ -103,7 +92,7 @@ def package(emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     defs = site.package / "defs"
     (defs / "clicks").mkdir()
     (defs / "clicks" / "defs.yaml").write_text(ALONE)
-    (site.package / "definitions.py").write_text(dedent(DEFINITIONS))
+    (site.package / "definitions.py").write_text(DEFINITIONS)
     monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path))
     yield site.package
@@ -222,9 +211,9 @@ def test_a_part_of_a_job_is_that_part(package: Path) -> None:
 
 @pytest.mark.parametrize("name", ["shop_orders", "clicks"])
 def test_no_other_logstore_is_built_for_it(package: Path, name: str) -> None:
-    with wanting(f"{name}_microbatch") as wanted:
+    with wanting(f"{name}_microbatch"):
         found = loaded(package)
-    assert wanted.found
+    assert found.get_repository_def().has_job(f"{name}_microbatch")
     assert {key.path[-1] for key in found.resolve_asset_graph().get_all_asset_keys()} == {
         name,
         *(f"{name}_{part}" for part in ("checkpoint", "logstore", "sealed", "shards")),

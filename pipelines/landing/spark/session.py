@@ -26,7 +26,7 @@ from pipelines.landing.spark.catalog import (
     on_s3,
     tell_running_java,
 )
-from pipelines.landing.spark.java import OPTIONS_SETTING, has_own_options, require_java
+from pipelines.landing.spark.java import OPTIONS_SETTING, Java, has_own_options, require_java
 from pipelines.landing.spark.remote import (
     DEFAULT_MASTER,
     MASTER_VARIABLE,
@@ -225,8 +225,13 @@ class Engine:
         if self.remote:
             require_answer(self.remote, wait_s=self._wait_s)
         elif not self.started:
-            require_java()
-            require_master(self.master, wait_s=self._wait_s)
+            self._required()
+
+    def _required(self) -> Java:
+        """The Java that starts Spark here. Raises as `require`."""
+        java = require_java()
+        require_master(self.master, wait_s=self._wait_s)
+        return java
 
     def cancel(self, tag: str) -> None:
         """Stop the work that was started under `tag`; harmless when there is none."""
@@ -280,8 +285,7 @@ class Engine:
         Whoever gave Java options of his own keeps them whole; else it starts from the archive of classes. The
         daemon that forks workers is ours where the Python is ours, too.
         """
-        java = require_java()
-        require_master(self.master, wait_s=self._wait_s)
+        java = self._required()
         from pyspark import SparkConf, SparkContext
 
         python = os.environ.setdefault(PYTHON_VARIABLE, sys.executable)
@@ -316,8 +320,7 @@ class Engine:
 
     def _start_session(self) -> "SparkSession":
         """A context without SQL cannot be given a catalog any more, so one that runs is ended first."""
-        require_java()
-        require_master(self.master, wait_s=self._wait_s)
+        self._required()
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
