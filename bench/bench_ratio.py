@@ -81,11 +81,9 @@ def _size(emulator: Emulator, folder: Path, raw_mb: int, ways: Sequence[str]) ->
     defs = defs_file(folder, service, DECLARED)
     size.spent[OURS] = _shown(OURS, measured([program("sls-lake"), "land", "--json", "-l", str(defs)]))
     table = Lake.default().load(f"bench.{service.logstore}")
-    if table is None:
-        raise SystemExit(f"{OURS} made no table: {size.spent[OURS].said[-500:]}")
-    expected = _content(table)
+    expected = _content(table) if table is not None else (0, 0)
     if expected[0] != rows:
-        raise SystemExit(f"{OURS} landed {expected[0]:,} rows of {rows:,}")
+        raise SystemExit(f"{OURS} landed {expected[0]:,} rows of {rows:,}: {size.spent[OURS].said}")
     for way in ways:
         place = f"sqlite:///{folder}/{way}.sqlite", f"file://{folder}/{way}"
         name = f"bench.{service.logstore}"
@@ -113,6 +111,8 @@ def _shown(who: str, spent: Spent) -> Spent:
 def _content(table: Table) -> tuple[int, int]:
     """(rows, a sum of hashes of what the logs said), read from the table's files by another engine."""
     files = [task.file.file_path.removeprefix("file://") for task in table.scan().plan_files()]
+    if not files:
+        return 0, 0
     query = f"SELECT count(*), sum(hash({_CONTENT})::HUGEINT) FROM read_parquet(?)"
     with duckdb.connect() as connection:
         (found,) = connection.execute(query, [files]).fetchall()
