@@ -1,5 +1,7 @@
-"""What readers pay: `make bench LANE=read`. Four usual questions to a day of access logs, in DuckDB, of the
-files that different writers leave.
+"""What readers pay: `make bench LANE=read`. Four usual questions to a day of access logs, in DuckDB and in
+Spark, of the files that different writers leave.
+
+    python -m bench.bench_read [--rows 10000000] [--reader duckdb spark]
 
     one key, one hour     all columns of one trace, where the hour is known
     errors by minute      a count by minute of the day where the status is 500 or more
@@ -18,12 +20,14 @@ files that different writers leave.
 All are partitioned by receive hour, and a reader opens the files of the hours that it asks for. Rows are
 generated, not landed, and come almost in the order of their times. Arrow writes the last two with the codec,
 its level and the row groups of Flink's sink and of PyIceberg; what else these two set is left as Arrow has
-it. Each figure is one pass, so seconds (CPU) that differ by a tenth are the same. Bytes are what the process
-asked of the system, its caches included, with no cache of DuckDB's.
+it. Each figure is one pass, so seconds (CPU) that differ by a tenth are the same; Spark's differ by more,
+since its JVM goes on to compile what it runs. Bytes are what the process asked of the system, its caches
+included, with no cache of DuckDB's.
 """
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +35,7 @@ import duckdb
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 from bench import history
 from bench.logstores import bench_folder
@@ -172,36 +177,106 @@ class Paid:
     answer: int
 
 
-def asked(layout: Layout, sought: str) -> dict[str, Paid]:
+QUESTIONS = {
+    "one key, one hour": "SELECT {rows} FROM {logs} WHERE trace = '{sought}'",
+    "errors by minute": (
+        "SELECT {minutes} FROM (SELECT date_trunc('minute', __time__) AS m, count(*) AS n "
+        "FROM {logs} WHERE status >= 500 GROUP BY 1) AS of_minutes"
+    ),
+    "one key, a day": "SELECT {rows} FROM {logs} WHERE trace = '{sought}'",
+    "one client, a day": "SELECT sum(bytes) FROM {logs} WHERE client = '192.168.1.7'",
+}
+"""In the words of both readers; a hash of all that an answer says stands for it, each reader with its own."""
+Ask = Callable[[str, list[str], str], Paid]
+"""A question, the files and the trace that is sought -> what the answer cost."""
+
+
+def asked(ask: Ask, layout: Layout, sought: str) -> dict[str, Paid]:
     """The four questions to a layout."""
-    rows = "SELECT sum(hash(f)) FROM read_parquet($files) AS f WHERE trace = $sought"
-    errors = (
-        "SELECT sum(hash(m, n)) FROM (SELECT date_trunc('minute', __time__) AS m, count(*) AS n "
-        "FROM read_parquet($files) WHERE status >= 500 GROUP BY m)"
-    )
-    client = "SELECT sum(bytes) FROM read_parquet($files) WHERE client = '192.168.1.7'"
-    one = {"sought": sought}
-    return {
-        "one key, one hour": _paid(rows, layout.of(HOURS // 2), one),
-        "errors by minute": _paid(errors, layout.of(None), {}),
-        "one key, a day": _paid(rows, layout.of(None), one),
-        "one client, a day": _paid(client, layout.of(None), {}),
+    hours = {"one key, one hour": HOURS // 2}
+    return {name: ask(query, layout.of(hours.get(name)), sought) for name, query in QUESTIONS.items()}
+
+
+@contextmanager
+def in_duckdb() -> Iterator[Ask]:
+    """DuckDB, in this process."""
+    counters = psutil.Process().io_counters
+
+    def ask(query: str, files: list[str], sought: str) -> Paid:
+        words = {"rows": "sum(hash(f))", "minutes": "sum(hash(m, n))", "logs": "read_parquet($files) AS f"}
+        with duckdb.connect() as connection:
+            connection.execute(
+                "SET threads = 2; SET enable_external_file_cache = false; SET TimeZone = 'UTC'"
+            )
+            before, begun_s = counters().read_chars, own_cpu_s()
+            query = query.format(**words, sought=sought)
+            (answer,) = connection.execute(query, {"files": files}).fetchone() or (0,)
+            return Paid(own_cpu_s() - begun_s, counters().read_chars - before, len(files), int(answer or 0))
+
+    yield ask
+
+
+@contextmanager
+def in_spark() -> Iterator[Ask]:
+    """Spark's own reader of Parquet, in a JVM of this process with two threads for tasks."""
+    conf: dict[str, str | int | float | bool | None] = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.legacy.allowHashOnMapType": "true",
     }
+    spark = SparkSession.builder.master("local[2]").config(map=conf).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    words = {"rows": "bit_xor(xxhash64(*))", "minutes": "bit_xor(xxhash64(m, n))", "logs": "logs"}
+
+    def spent() -> tuple[float, int]:
+        (java,) = (p for p in psutil.Process().children(recursive=True) if p.name() == "java")
+        times = java.cpu_times()
+        return times.user + times.system, java.io_counters().read_chars
+
+    def ask(query: str, files: list[str], sought: str) -> Paid:
+        spark.read.parquet(*files).createOrReplaceTempView("logs")
+        begun_s, before = spent()
+        (answer,) = spark.sql(query.format(**words, sought=sought)).first() or (0,)
+        ended_s, after = spent()
+        return Paid(ended_s - begun_s, after - before, len(files), int(answer or 0))
+
+    try:
+        yield ask
+    finally:
+        spark.stop()
 
 
-def _paid(query: str, files: list[str], known: Mapping[str, str]) -> Paid:
-    with duckdb.connect() as connection:
-        connection.execute("SET threads = 2; SET enable_external_file_cache = false; SET TimeZone = 'UTC'")
-        counters = psutil.Process().io_counters
-        before, begun_s = counters().read_chars, own_cpu_s()
-        (answer,) = connection.execute(query, {"files": files, **known}).fetchone() or (0,)
-        return Paid(own_cpu_s() - begun_s, counters().read_chars - before, len(files), int(answer or 0))
+READERS: dict[str, Callable[[], AbstractContextManager[Ask]]] = {"duckdb": in_duckdb, "spark": in_spark}
+
+
+def shown(reader: str, ask: Ask, maker: Maker) -> dict[str, float]:
+    """Print what each layout costs a reader; the figures by name. SystemExit where two answers differ."""
+    figures: dict[str, float] = {}
+    answers: dict[str, set[int]] = {}
+    for name, layout in maker.layouts.items():
+        print(f"{reader}, {name}: {len(layout.of(None)):,} files, {layout.size / 1e6:,.0f} MB", flush=True)
+        asked(ask, layout, maker.sought)  # what runs for the first time is nothing of a layout's
+        for question, paid in asked(ask, layout, maker.sought).items():
+            answers.setdefault(question, set()).add(paid.answer)
+            mb = paid.read_bytes / 1e6
+            print(f"    {question:20}{paid.cpu_s:8.2f} CPU s{mb:10,.1f} MB read{paid.files:8,} files")
+            key = f"{reader}, {name}, {question}"
+            figures |= {f"{key}, cpu_s": paid.cpu_s, f"{key}, read_mb": mb, f"{key}, files": paid.files}
+    if any(len(found) > 1 for found in answers.values()):
+        raise SystemExit(f"{reader}: the layouts answer differently: {answers}")
+    return figures
 
 
 def main() -> None:
     """Run the bench and print its figures."""
-    parser = argparse.ArgumentParser(prog="python -m bench.bench_read", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.bench_read", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--reader", choices=READERS, nargs="+", default=list(READERS))
     history.add_flag(parser)
     options = parser.parse_args()
     figures: dict[str, float] = {}
@@ -209,18 +284,9 @@ def main() -> None:
         maker = Maker(folder, options.rows)
         maker.make()
         print(f"{maker.rows:,} rows of a day, {SHARDS} shards")
-        answers: dict[str, set[int]] = {}
-        for name, layout in maker.layouts.items():
-            print(f"{name}: {len(layout.of(None)):,} files, {layout.size / 1e6:,.0f} MB", flush=True)
-            asked(layout, maker.sought)  # what runs for the first time is nothing of a layout's
-            for question, paid in asked(layout, maker.sought).items():
-                answers.setdefault(question, set()).add(paid.answer)
-                mb = paid.read_bytes / 1e6
-                print(f"    {question:20}{paid.cpu_s:8.2f} CPU s{mb:10,.1f} MB read{paid.files:8,} files")
-                key = f"{name}, {question}"
-                figures |= {f"{key}, cpu_s": paid.cpu_s, f"{key}, read_mb": mb, f"{key}, files": paid.files}
-        if any(len(found) > 1 for found in answers.values()):
-            raise SystemExit(f"the layouts answer differently: {answers}")
+        for reader in options.reader:
+            with READERS[reader]() as ask:
+                figures |= shown(reader, ask, maker)
     if options.record:
         history.record("bench_read", figures)
 

@@ -167,6 +167,9 @@ def _in_one_line(report: LandingReport) -> str:
         return f"[red]{report.table}: {report.came_to_nothing}[/]"
     if any(wait.kind is Why.AHEAD for wait in report.waits.values()):
         return f"{report.table}: no history has begun, nothing was landed and no checkpoint moved"
+    unasked = sum(wait.kind is Why.UNASKED for wait in report.waits.values())
+    if unasked and not report.rows:
+        return f"[yellow]{report.table}: nothing landed, and {unasked} of its shards could not be asked[/]"
     if report.snapshot_id is None:
         return f"{report.table}: nothing new"
     if not report.rows:

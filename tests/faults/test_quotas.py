@@ -4,6 +4,7 @@ Time is the emulator's: whoever waits moves its clock on, so that what takes min
 none here. Quotas are small instead of backlogs large; what is kept is their relation.
 """
 
+import io
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +14,13 @@ import pytest
 
 from chaos.engine import InProcess
 from pipelines.cli.files.sending import put_patiently
+from pipelines.cli.land import show
+from pipelines.cli.output import Output
 from pipelines.landing.inspection.describe import describe, preview
 from pipelines.landing.ledger.state import ancestry
 from pipelines.landing.ledger.summary import windows_of
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.run.report import Backlog, CheckpointOutcome
+from pipelines.landing.run.report import Backlog, CheckpointOutcome, Verdict
 from sls_io.emulator import Emulator, start
 from sls_io.values.clock import SystemClock
 from sls_io.values.errors import Throttled, TransportError
@@ -240,6 +243,9 @@ def test_a_shard_that_cannot_be_surveyed_waits_and_the_others_land(
     busy = emulator.admin.fault("error", call=call, shard=1, times=None, **QUOTA)
     first = world.land(logstore=quickly_refused(world))
     assert first.rows == backlog and "ShardReadQuotaExceed" in first.waits[1].text
+    again, said = world.land(logstore=quickly_refused(world)), io.StringIO()
+    show(Output(file=said), again, Verdict(), [])
+    assert "nothing landed, and 1 of its shards could not be asked" in said.getvalue()
     emulator.admin.remove(busy)
     assert world.land().rows == 20
     world.assert_each_log_once()

@@ -41,10 +41,13 @@ def test_a_landing_and_the_vendors_consumer_write_the_same_rows_and_every_figure
 
 @pytest.mark.parametrize(
     ("bench", "size", "told"),
-    [("bench_profile", ("--mb", "1"), (*OF_ROWS, "publish")), ("bench_read", ("--rows", "6000"), ("bloom",))],
+    [
+        ("bench_profile", ("--mb", "1"), (*OF_ROWS, "publish")),
+        ("bench_read", ("--rows", "6000", "--reader", "duckdb"), ("duckdb, bloom",)),
+    ],
 )
 def test_benches_that_start_no_spark_run_to_their_end(
-    bench: str, size: tuple[str, str], told: tuple[str, ...]
+    bench: str, size: tuple[str, ...], told: tuple[str, ...]
 ) -> None:
     done = subprocess.run(
         [sys.executable, "-m", f"bench.{bench}", *size], cwd=ROOT, capture_output=True, text=True, check=False
