@@ -19,6 +19,7 @@ from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Planned, Tools, execute
 from pipelines.landing.contents.cells import count, edges
 from pipelines.landing.contents.spread import HERE, Spread, portions_of, unless_wrong
+from pipelines.landing.inspection.second_pull import pull_again
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.inspection.whole import every_file
 from pipelines.landing.ledger.place import look_at
@@ -208,6 +209,19 @@ def test_hours_behind_a_job_that_failed_stay_as_they_are(landed: World) -> None:
     with pytest.raises(TransportError, match="since tasks failed before"):
         execute(landed.lake, second.planned)
     assert landed.table.current_snapshot() == head and landed.identities() == rows
+
+
+def test_an_hour_is_pulled_again_in_this_process_though_the_whole_would_be_tasks(landed: World) -> None:
+    """Eighty rows, forty of them of the hour."""
+    nowhere = Engine(remote="sc://127.0.0.1:1", wait_s=0.1)
+    nowhere.here_bytes_max = 60 * 100
+    hour = range(HOUR0, HOUR0 + 1)
+
+    with landed.client as client:
+        again = partial(pull_again, client, landed.table, landed.ledger, spread=Spread(nowhere))
+        assert again(hours=hour).rows == 40
+        with pytest.raises(ConnectFailed):
+            again()
 
 
 def test_a_commit_that_should_keep_all_rows_is_refused_where_it_would_not(landed: World) -> None:
