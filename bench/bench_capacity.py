@@ -1,6 +1,6 @@
 """Where a deployment meets its first limit: reckoned from what was measured, nothing is run.
 
-    python -m bench.bench_capacity [--shards 10000] [--mb-s 5] [--every-s 300] [--cores 16] [--snapshots 200]
+    python -m bench.bench_capacity [--shards 10000] [--mb-s 5] [--every-s 300] [--cores 16] [--snapshots 20]
 
 `--mb-s` is what each shard brings. Each limit says how much of it the load takes, and over how many parts it
 must be dealt: projects of the service, tables (each a logstore, a group and a run of its own), processes that
@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pipelines.landing.maintenance.expiry import SNAPSHOTS_MIN
 from sls_io.emulator.limits import Limits
 
 MB = 1_000_000
@@ -56,7 +57,7 @@ LOAD_S_MAX = 10.0
 @dataclass(frozen=True)
 class Load:
     """Shards that bring so many raw MB a second each, landed each `every_s` seconds by machines of so many
-    cores, in tables that keep so many snapshots."""
+    cores, in tables that keep so many snapshots: the fewest that a maintenance leaves."""
 
     shards: int
     mb_s: float
@@ -165,6 +166,6 @@ if __name__ == "__main__":
     parser.add_argument("--mb-s", type=float, default=5.0)
     parser.add_argument("--every-s", type=float, default=300.0)
     parser.add_argument("--cores", type=int, default=16)
-    parser.add_argument("--snapshots", type=int, default=200)
+    parser.add_argument("--snapshots", type=int, default=SNAPSHOTS_MIN)
     asked = parser.parse_args()
     main(Load(asked.shards, asked.mb_s, asked.every_s, asked.cores, asked.snapshots))

@@ -9,9 +9,9 @@ from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, verb
 from pipelines.landing.maintenance.compact import TARGET_BYTES
+from pipelines.landing.maintenance.expiry import KEPT
 from pipelines.landing.maintenance.maintain import (
     MANIFESTS_MAX,
-    SNAPSHOTS_MAX,
     STEPS,
     Maintainer,
 )
@@ -47,9 +47,7 @@ class Steps(click.ParamType[tuple[str, ...]]):
 @click.option(
     "--snapshots",
     type=click.IntRange(min=2),
-    default=SNAPSHOTS_MAX,
-    show_default=True,
-    help="How many are kept at most.",
+    help=f"How many are kept at most; without it {KEPT}.",
 )
 @click.option(
     "--keep-hours",
@@ -74,7 +72,7 @@ def maintain(
     *,
     only: tuple[str, ...] | None,
     target_mb: int,
-    snapshots: int,
+    snapshots: int | None,
     keep_hours: float,
     manifests: int,
     floor_hours: float,

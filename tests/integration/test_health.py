@@ -17,7 +17,8 @@ from pipelines.components.logstore.maintenance import MAINTAINS_TAG
 from pipelines.components.logstore.sensors.health import health_sensor
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.ledger.codec import TAG
-from pipelines.landing.maintenance.maintain import MANIFESTS_MAX, SNAPSHOTS_MAX, Maintainer
+from pipelines.landing.maintenance.expiry import LEDGER_BYTES_MAX, SNAPSHOTS_MAX
+from pipelines.landing.maintenance.maintain import MANIFESTS_MAX, Maintainer
 from pipelines.landing.operations.pause import plan_pause
 from pipelines.landing.watch.health import Finding, Kind, Level, findings
 from pipelines.landing.watch.vitals import vitals
@@ -504,7 +505,7 @@ def test_a_sensor_is_stopped_unless_its_settings_say_that_it_runs(make_site: Mak
 
 def upkeep_of(site: Site, files: int) -> Any:
     """A tick for which a table with more new files than that is worn."""
-    return site.tick("health", sensor=sensor_of(site, worn=Wear(files, 400, 200)))
+    return site.tick("health", sensor=sensor_of(site, worn=Wear(files, 400, 200, 10**6)))
 
 
 def test_a_table_with_many_new_files_is_maintained_once_and_is_small_again(make_site: MakeSite) -> None:
@@ -546,6 +547,7 @@ def test_what_fails_and_what_is_worn_are_asked_for_by_one_tick(make_site: MakeSi
 
 def test_counts_at_their_limits_are_not_over_them_and_a_maintenance_leaves_less() -> None:
     assert (WORN.snapshots, WORN.manifests) > (SNAPSHOTS_MAX, MANIFESTS_MAX)
+    assert WORN.ledger_bytes == 2 * LEDGER_BYTES_MAX
     limits = Wear(files=10, snapshots=300, manifests=100)
     assert Wear(10, 300, 100).over(limits) == ()
     assert Wear(11, 301, 100).over(limits) == ("files", "snapshots")

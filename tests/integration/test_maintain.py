@@ -10,6 +10,8 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import SetLocationUpdate
 
 from pipelines.cli.deciding import show_effect
@@ -19,6 +21,7 @@ from pipelines.landing.commit.operation import execute
 from pipelines.landing.contents.spread import Spread
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.ledger.state import check_ancestry
+from pipelines.landing.maintenance.expiry import affordable
 from pipelines.landing.maintenance.maintain import STEPS, Maintainer, Maintenance
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
@@ -246,8 +249,20 @@ def test_more_than_two_hundred_snapshots_become_two_hundred(sealed: World) -> No
 
     assert len(sealed.table.metadata.snapshots) == 200 == done.kept
     assert maintainer(sealed).plan(["expire"]).expired == ()
+    sizes = (1000, 500_000, 3_000_000)
+    assert [affordable(with_ledgers(sealed.table, size)) for size in sizes] == [200, 39, 20]
     sealed.land()
     proved(sealed)
+
+
+def with_ledgers(table: Table, size: int) -> Table:
+    """The same, but each snapshot says so many bytes more."""
+    snapshots = [
+        each.model_copy(update={"summary": Summary(Operation.APPEND, ledger="0" * size)})
+        for each in table.metadata.snapshots
+    ]
+    metadata = table.metadata.model_copy(update={"snapshots": snapshots})
+    return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
 
 
 def test_snapshots_younger_than_the_hours_to_keep_stay_however_many(sealed: World) -> None:

@@ -22,9 +22,9 @@ from pipelines.landing.commit.operation import Tools, execute
 from pipelines.landing.contents.spread import Spread
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.compact import TARGET_BYTES
+from pipelines.landing.maintenance.expiry import KEPT
 from pipelines.landing.maintenance.maintain import (
     MANIFESTS_MAX,
-    SNAPSHOTS_MAX,
     STEPS,
     Maintainer,
     Maintenance,
@@ -52,7 +52,9 @@ class Upkeep(dg.Config):
         default=TARGET_BYTES // _MIB,
         description="Small files are written together to files of this size, in MiB.",
     )
-    snapshots: int = Field(default=SNAPSHOTS_MAX, description="How many snapshots are kept at most.")
+    snapshots: int | None = Field(
+        default=None, description=f"How many snapshots are kept at most; without it {KEPT}."
+    )
     keep_hours: float = Field(default=0.0, description="Younger snapshots are kept, however many there are.")
     manifests: int = Field(default=MANIFESTS_MAX, description="If there are more manifests, they become few.")
     older_than_hours: float = Field(

@@ -25,6 +25,11 @@ def summary_of(snapshot: Snapshot | None) -> Mapping[str, str]:
     return snapshot.summary.additional_properties
 
 
+def summary_bytes(snapshot: Snapshot) -> int:
+    """About what a snapshot's summary takes in the table's metadata, which each commit writes whole."""
+    return sum(len(name) + len(text) for name, text in summary_of(snapshot).items())
+
+
 def windows_of(snapshot: Snapshot | None) -> tuple[str, tuple[Landed, ...]]:
     """The windows that a landing brought, and the id of their logstore; "" and none for other snapshots, and
     for a text that is damaged: `facts` stops at the newest landing's, and no older one decides anything."""

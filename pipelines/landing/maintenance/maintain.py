@@ -23,7 +23,6 @@ from typing import Any
 from pyarrow.fs import FileInfo
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
-from pyiceberg.table.refs import MAIN_BRANCH
 
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Effect, Note
@@ -35,15 +34,15 @@ from pipelines.landing.contents.spread import HERE, Spread
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection import cures
 from pipelines.landing.inspection.history import Orphan, find_orphans, needed_by
-from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.ledger.place import Looked, look_at
 from pipelines.landing.ledger.reading import Misread, Unreadable, live_rows, manifests_of
-from pipelines.landing.ledger.state import ancestry, held_columns, landed_snapshot, others_here, others_text
+from pipelines.landing.ledger.state import held_columns, landed_snapshot, others_here, others_text
 from pipelines.landing.ledger.summary import missing_rows
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance import compact
 from pipelines.landing.maintenance.compact import CompactableHour, Left
+from pipelines.landing.maintenance.expiry import affordable, expired
 from pipelines.landing.run.driver import PUBLISH_DEADLINE_S, RELOAD_DEADLINE_S
 from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract
@@ -54,7 +53,6 @@ from sls_io.values.cures import Cure
 from sls_io.values.errors import ConfigError, LandingConflict, LedgerBroken, TransportError
 
 STEPS = ("compact", "manifests", "expire", "sweep", "metadata")
-SNAPSHOTS_MAX = 200
 MANIFESTS_MAX = 100
 _FILES_A_MANIFEST = 2000
 _METADATA = ".metadata.json"
@@ -143,7 +141,7 @@ class Maintainer:
         *,
         target_bytes: int = compact.TARGET_BYTES,
         manifests_max: int = MANIFESTS_MAX,
-        snapshots_max: int = SNAPSHOTS_MAX,
+        snapshots_max: int | None = None,
         keep_s: float = 0.0,
         floor_s: float = SWEEP_FLOOR_S,
         spread: Spread = HERE,
@@ -157,7 +155,7 @@ class Maintainer:
                 f"files younger than {lowest_s / 3600:g} hours may be about to be published; "
                 "name a floor that is not below that"
             )
-        if target_bytes < 1 or snapshots_max < 2 or manifests_max < 1:
+        if target_bytes < 1 or (snapshots_max or 2) < 2 or manifests_max < 1:
             raise ConfigError("a target size and manifests are at least 1, snapshots to keep at least 2")
         self.lake, self.name, self.clock, self._logstore = lake, logstore.table, clock, logstore
         self.target_bytes, self.manifests_max = target_bytes, manifests_max
@@ -183,7 +181,7 @@ class Maintainer:
         # Each commit of this very run is a snapshot, too, and among the newest that stay.
         refresh = bool(_DELETING & set(steps))
         commits = len(hours) + (fewer != count)
-        leaving = self._leaving(table, self.snapshots_max - refresh, commits) if "expire" in steps else ()
+        leaving = self._leaving(table, refresh, coming=commits) if "expire" in steps else ()
         deleting = [step for step in steps if step in _DELETING]
         deleting = [] if self._mixed(table, now_s, deleting) else deleting
         return Maintenance(
@@ -225,7 +223,7 @@ class Maintainer:
         # after it and committed after the expiry, to a snapshot whose files are being deleted.
         leaving = tuple[int, ...]()
         if "expire" in steps and self._whole(self._look(), ["expire"]):
-            leaving = self._expire(self.snapshots_max - deletes)
+            leaving = self._expire(deletes)
         refreshed, swept, metadata = None, tuple[Orphan, ...](), tuple[Orphan, ...]()
         if deletes and self._whole(self._look(), deleting):
             looked = self._refresh()
@@ -360,22 +358,22 @@ class Maintainer:
             raise LandingConflict(f"snapshot {snapshot} of {self.name} was taken back at once")
         return after
 
-    def _expire(self, snapshots_max: int) -> tuple[int, ...]:
-        """The snapshots that left the metadata."""
+    def _expire(self, later: int) -> tuple[int, ...]:
+        """The snapshots that left the metadata; `later`: how many this maintenance goes on to make."""
         try:
-            leaving = self._done("expire", self._expiry(snapshots_max)).planned.view
+            leaving = self._done("expire", self._expiry(later)).planned.view
         except NothingToDo:  # others were first
             return ()
         self._made.what = f"an expiry of {len(leaving)} snapshots of {self.name} is committed"
         return leaving
 
-    def _expiry(self, snapshots_max: int) -> Planned[tuple[int, ...]]:
+    def _expiry(self, later: int) -> Planned[tuple[int, ...]]:
         """Somebody else's commits may be on top of the newest landing. With snapshots between the two gone
         nobody could prove any more that the landing is part of main: the tag moves first."""
-        again = partial(self._expiry, snapshots_max)
+        again = partial(self._expiry, later)
         for _ in range(TRIES_MAX):
             looked = self._look()
-            leaving = self._leaving(looked.table, snapshots_max)
+            leaving = self._leaving(looked.table, later)
             if not leaving:
                 return Planned((), looked, None)
             if looked.state.tagged == looked.state.head:
@@ -385,10 +383,11 @@ class Maintainer:
             f"others committed to {self.name} right behind the tag; no snapshot was expired"
         )
 
-    def _leaving(self, table: Table, snapshots_max: int, coming: int = 0) -> tuple[int, ...]:
-        """`expired`, by this maintenance's clock."""
+    def _leaving(self, table: Table, later: int, coming: int = 0) -> tuple[int, ...]:
+        """`expired`, by this maintenance's clock, with room for what it makes `later`."""
         since_ms = (self.clock.now() - self._keep_s) * 1000 if self._keep_s else float("inf")
-        return expired(table, snapshots_max, coming, since_ms=since_ms)
+        most = self.snapshots_max or affordable(table)
+        return expired(table, most - later, coming, since_ms=since_ms)
 
     def _done(self, step: str, planned: Planned[View], fresh: Freshness | None = None) -> Done[View]:
         tools = Tools(self.clock, on_event=lambda event: self._on_event(f"{step}.built"))
@@ -460,28 +459,6 @@ class Maintainer:
             else:
                 gone.append(file)
         return tuple(gone)
-
-
-def expired(
-    table: Table, snapshots_max: int, coming: int = 0, *, since_ms: float = float("inf")
-) -> tuple[int, ...]:
-    """Snapshots that leave so that at most `snapshots_max` stay: every ref's, and the newest of main; and on
-    top those of `since_ms` and later, however many they are.
-
-    Snapshots that no ref leads to leave first: a rollback put them aside. `coming`: how many commits of ours
-    come before, each of which moves main and the tag.
-
-    Worked example: a landing each five minutes makes 288 snapshots a day. The newest 200 are 17 hours, and
-    with a `since_ms` of three days ago 864 stay.
-    """
-    snapshots, along = table.metadata.snapshots, {MAIN_BRANCH, TAG} if coming else set()
-    named = {ref.snapshot_id for name, ref in table.metadata.refs.items() if name not in along}
-    main = [s.snapshot_id for s in ancestry(table)]
-    room = max(0, snapshots_max - coming - len(named))
-    kept = named | set([s for s in main if s not in named][:room])
-    if len(snapshots) + coming <= snapshots_max:
-        return ()
-    return tuple(s.snapshot_id for s in snapshots if s.snapshot_id not in kept and s.timestamp_ms < since_ms)
 
 
 def left_text(left: Left) -> str:

@@ -338,9 +338,8 @@ def _errors(found: ErrorRows, logstore: Logstore) -> Finding:
 
 
 def _wear(found: Wear, logstore: Logstore) -> Finding:
-    numbers = {name: getattr(found, name) for name in ("files", "snapshots", "manifests")}
     level = Level.WARN if found.over(WORN) else Level.OK
-    return Finding(Kind.WEAR, level, str(found), numbers)
+    return Finding(Kind.WEAR, level, str(found), {**found.numbers})
 
 
 def _mirror(found: Mirrored, logstore: Logstore) -> Finding:

@@ -59,6 +59,7 @@ LOOKED: Mapping[str, str] = {
     "sls_lake_table_files": "Data files since the newest compaction.",
     "sls_lake_table_snapshots": "Snapshots of the table.",
     "sls_lake_table_manifests": "Manifests of the newest snapshot.",
+    "sls_lake_table_ledger_bytes": "What the ledgers of all snapshots take in the table's metadata.",
     "sls_lake_mirror_lag_seconds": "How far the mirror is behind the table, in receive time.",
     "sls_lake_shards": "Shards by state: open, read-only, closed, paused, suspect, left.",
     "sls_lake_shard_lag_seconds": "Age of the oldest log of a shard that waits.",
@@ -227,7 +228,7 @@ def _errors(found: Any) -> dict[str, float | None]:
 def _grown(found: Any) -> dict[str, float | None]:
     if not isinstance(found, Wear):
         return {}
-    return {f"table_{name}": getattr(found, name) for name in ("files", "snapshots", "manifests")}
+    return {f"table_{name}": number for name, number in found.numbers.items()}
 
 
 def _mirror(found: Any) -> dict[str, float | None]:

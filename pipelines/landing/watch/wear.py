@@ -1,13 +1,13 @@
 """How much a table has grown since it was maintained, from its metadata and one small file."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from pyiceberg.table import Table
 
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import manifests_of
 from pipelines.landing.ledger.state import ancestry
-from pipelines.landing.ledger.summary import summary_of
+from pipelines.landing.ledger.summary import summary_bytes, summary_of
 from pipelines.landing.ledger.values import Operation
 
 _DIGITS_MAX = 20
@@ -16,25 +16,30 @@ _DIGITS_MAX = 20
 @dataclass(frozen=True, slots=True)
 class Wear:
     """`files`: data files that came since the newest compaction, as far as snapshots are kept; `snapshots`
-    of the table; `manifests` of its newest snapshot."""
+    of the table, and what their ledgers and windows take in its metadata; `manifests` of the newest."""
 
     files: int = 0
     snapshots: int = 0
     manifests: int = 0
+    ledger_bytes: int = 0
 
     def __str__(self) -> str:
         return (
-            f"{self.files:,} files since the newest compaction, {self.snapshots:,} snapshots, "
-            f"{self.manifests:,} manifests"
+            f"{self.files:,} files since the newest compaction, {self.snapshots:,} snapshots with "
+            f"{self.ledger_bytes / 1e6:,.1f} MB of ledgers, {self.manifests:,} manifests"
         )
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """Each by its name."""
+        return asdict(self)
 
     def over(self, limits: "Wear") -> tuple[str, ...]:
         """The limits that are passed, by name."""
-        names = ("files", "snapshots", "manifests")
-        return tuple(name for name in names if getattr(limits, name) < getattr(self, name))
+        return tuple(name for name, number in self.numbers.items() if limits.numbers[name] < number)
 
 
-WORN = Wear(files=2000, snapshots=400, manifests=200)
+WORN = Wear(files=2000, snapshots=400, manifests=200, ledger_bytes=40_000_000)
 """Above these a maintenance is asked for: twice of what one leaves."""
 
 
@@ -52,7 +57,9 @@ def wear(table: Table | None) -> Wear:
         if deed is not None and deed.operation is Operation.COMPACT:
             break
         files += _number(summary.get("added-data-files", ""))
-    return Wear(files, len(table.metadata.snapshots), len(manifests_of(table, table.current_snapshot())))
+    snapshots = table.metadata.snapshots
+    manifests = len(manifests_of(table, table.current_snapshot()))
+    return Wear(files, len(snapshots), manifests, sum(map(summary_bytes, snapshots)))
 
 
 def _number(text: str) -> int:

@@ -1,0 +1,56 @@
+"""Which snapshots leave the metadata: of many the old ones. Pure."""
+
+from itertools import islice
+
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
+
+from pipelines.landing.ledger.codec import TAG
+from pipelines.landing.ledger.state import ancestry
+from pipelines.landing.ledger.summary import summary_bytes
+
+SNAPSHOTS_MAX, SNAPSHOTS_MIN = 200, 20
+LEDGER_BYTES_MAX = 20_000_000
+KEPT = (
+    f"{SNAPSHOTS_MAX}, or as many as have {LEDGER_BYTES_MAX // 10**6} MB of ledgers, but at least "
+    f"{SNAPSHOTS_MIN}"
+)
+"""How many are kept where nobody says, in words."""
+
+
+def affordable(table: Table) -> int:
+    """How many snapshots of main stay where nobody says: `SNAPSHOTS_MAX`, or as many as have at most
+    `LEDGER_BYTES_MAX` of ledgers, but `SNAPSHOTS_MIN` in any case.
+
+    Each commit writes the ledgers of all kept snapshots, and whoever opens the table reads them. Worked
+    example: a landing of 1,024 shards leaves 120 kB, so 166 stay, 14 hours at a landing each five minutes. Of
+    10,000 shards 20 stay, with 24 MB.
+    """
+    size = 0
+    for number, snapshot in enumerate(islice(ancestry(table), SNAPSHOTS_MAX)):
+        size += summary_bytes(snapshot)
+        if size > LEDGER_BYTES_MAX:
+            return max(SNAPSHOTS_MIN, number)
+    return SNAPSHOTS_MAX
+
+
+def expired(
+    table: Table, snapshots_max: int, coming: int = 0, *, since_ms: float = float("inf")
+) -> tuple[int, ...]:
+    """Snapshots that leave so that at most `snapshots_max` stay: every ref's, and the newest of main; and on
+    top those of `since_ms` and later, however many they are.
+
+    Snapshots that no ref leads to leave first: a rollback put them aside. `coming`: how many commits of ours
+    come before, each of which moves main and the tag.
+
+    Worked example: a landing each five minutes makes 288 snapshots a day. The newest 200 are 17 hours, and
+    with a `since_ms` of three days ago 864 stay.
+    """
+    snapshots, along = table.metadata.snapshots, {MAIN_BRANCH, TAG} if coming else set()
+    named = {ref.snapshot_id for name, ref in table.metadata.refs.items() if name not in along}
+    main = [s.snapshot_id for s in ancestry(table)]
+    room = max(0, snapshots_max - coming - len(named))
+    kept = named | set([s for s in main if s not in named][:room])
+    if len(snapshots) + coming <= snapshots_max:
+        return ()
+    return tuple(s.snapshot_id for s in snapshots if s.snapshot_id not in kept and s.timestamp_ms < since_ms)
