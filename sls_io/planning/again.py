@@ -40,7 +40,7 @@ def readable_again(
     for gap in entry.gaps:
         begin = max(gap.begin, head.begin)
         if begin < gap.end < CURSOR_UNKNOWN and (found := _read_again(client, shard.id, begin, gap)):
-            parts.append(found)
+            parts += [found] if _comes_back(found, begins) else []
     if begins is None or not entry.told or head.begin >= entry.start:
         return tuple(parts)
     lowest = begins.at(shard, entry)
@@ -49,10 +49,15 @@ def readable_again(
     before = IntervalSet.of([(max(head.begin, lowest), min(entry.start, head.end))])
     for first, end in before.minus(entry.accounted):
         found = _read_again(client, shard.id, Cursor(first), Gap(Cursor(first), Cursor(end), ""))
-        # What is of hours removed for good no fill brings back.
-        if found and IntervalSet.of([(found.hours.start, found.hours.stop)]).minus(begins.gone):
+        if found and _comes_back(found, begins):
             parts.append(replace(found, early=True))
     return tuple(parts)
+
+
+def _comes_back(found: Again, begins: Begins | None) -> bool:
+    """Whether a fill lands any of it: what is of hours removed for good none brings back."""
+    hours = IntervalSet.of([(found.hours.start, found.hours.stop)])
+    return bool(hours.minus(begins.gone if begins is not None else IntervalSet()))
 
 
 def begins_anew(

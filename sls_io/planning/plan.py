@@ -21,7 +21,7 @@ reach. Rules:
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -176,22 +176,27 @@ def only(surveys: Mapping[int, Survey], cursors: Mapping[int, IntervalSet]) -> M
     }
 
 
-def since_start_in(surveys: Mapping[int, Survey], ledger: Ledger, hours: IntervalSet) -> Mapping[int, Survey]:
-    """The surveys with nothing of these receive hours (since 1970) from before a shard's start.
+def never_landed_in(
+    surveys: Mapping[int, Survey], ledger: Ledger, hours: IntervalSet
+) -> Mapping[int, Survey]:
+    """The surveys with nothing of these receive hours (since 1970) from before a shard's start, or withdrawn.
 
-    Rows of these hours were removed for good. As a rule their intervals are landed and nobody plans
-    them; a ledger that began anew knows only where it starts, which is after them.
+    Rows of these hours were removed for good. As a rule their intervals are landed and nobody plans them. A
+    ledger that began anew knows only where it starts, which is after them. Where a file is lost and given up,
+    nobody knows which of its cursors were those of removed rows.
     """
 
-    def kept(span: Span, start: Cursor) -> Span | None:
+    def kept(span: Span, entry: ShardLedger) -> Iterator[Span]:
         if not hours.overlaps(span.hour, span.hour + 1):
-            return span
-        return replace(span, begin=max(span.begin, start)) if span.end > start else None
+            yield span
+            return
+        rest = IntervalSet.of([(max(span.begin, entry.start), span.end)]).minus(entry.withdrawn)
+        yield from (replace(span, begin=Cursor(begin), end=Cursor(end)) for begin, end in rest)
 
     found = dict(surveys)
     for shard in surveys.keys() & ledger.shards.keys():
-        spans = (kept(span, ledger.shards[shard].start) for span in surveys[shard].spans)
-        found[shard] = replace(surveys[shard], spans=tuple(span for span in spans if span is not None))
+        spans = (left for span in surveys[shard].spans for left in kept(span, ledger.shards[shard]))
+        found[shard] = replace(surveys[shard], spans=tuple(spans))
     return found
 
 

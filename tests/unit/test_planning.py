@@ -12,7 +12,7 @@ from pipelines.landing.ledger.values import Delta, Landed
 from sls_io.planning import waits
 from sls_io.planning.doubts import Second
 from sls_io.planning.draft import Patience
-from sls_io.planning.plan import fallen_back, only, plan_fill, since_start, since_start_in
+from sls_io.planning.plan import fallen_back, never_landed_in, only, plan_fill, since_start
 from sls_io.planning.values import Again, Edge, Plan, Span, Survey, Suspicion
 from sls_io.planning.waits import Wait, Why
 from sls_io.values.claim import CURSOR_UNKNOWN, GAP_EXPIRED, GAP_SHARD_GONE, Gap, Ledger, ShardLedger
@@ -375,7 +375,7 @@ def test_nothing_before_the_start_of_a_shard_with_adopted_rows_is_filled() -> No
 def test_a_backfill_leaves_hours_of_removed_rows_before_the_start_and_brings_the_others() -> None:
     ledger = Ledger("o", {0: ShardLedger(Cursor(10)), 1: ShardLedger(Cursor(30))})
     surveys = {s: surveyed(apart(s), 0, 40, (1, 0, 5), (2, 5, 20), (3, 20, 25)) for s in (0, 1, 2)}
-    kept = since_start_in(surveys, ledger, IntervalSet.of([(2, 3)]))
+    kept = never_landed_in(surveys, ledger, IntervalSet.of([(2, 3)]))
     assert {s: [(x.hour, x.begin, x.end) for x in survey.spans] for s, survey in kept.items()} == {
         0: [(1, 0, 5), (2, 10, 20), (3, 20, 25)],
         1: [(1, 0, 5), (3, 20, 25)],

@@ -45,3 +45,9 @@ def test_going_back_to_where_one_is_changes_nothing() -> None:
 def test_an_unreadable_present_does_not_hide_the_past() -> None:
     then = {"a": Ledger("a", {0: shard(5, 9)})}
     assert lowered(then, {}) == then
+
+
+def test_what_was_suspected_then_is_told_anew_if_it_is_true() -> None:
+    """It may have been denied between then and now."""
+    then = {"a": Ledger("a", {0: ShardLedger(Cursor(5), suspect_s=1000)})}
+    assert lowered(then, then)["a"].shards == {0: ShardLedger(Cursor(5))}

@@ -4,7 +4,7 @@ The identities of rows are read once, those of all origins in one pass. Of origi
 elsewhere, or that no ledger knows, the manifests tell how many rows there are.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -228,14 +228,18 @@ def _beside(table: Table) -> Iterator[str]:
 def _landed_windows(table: Table, ledger: Ledger) -> dict[Window, int]:
     """The windows of the landings that `main` still tells of, and how many rows each brought.
 
-    Without those of which something was withdrawn since. Landed again, a window holds what it held:
-    a log never moves to another cursor.
+    Without those of which something was withdrawn since, and of cursors that landed more than once those of
+    the newest landing alone. A log never moves to another cursor, but what may land changes: story: a row is
+    kept out of [0, 50), the decision ends, and the hour lands again as [0, 100). The table has that row now.
     """
     found: dict[Window, int] = {}
+    newer: dict[int, IntervalSet] = defaultdict(IntervalSet)
     for landed in windows_in(table, ledger.origin):
         entry, window = ledger.shards.get(landed.window.shard), landed.window
-        if entry and not IntervalSet.of([(window.begin, window.end)]).minus(entry.landed):
-            found.setdefault(window, landed.rows)
+        cursors, later = IntervalSet.of([(window.begin, window.end)]), newer[window.shard]
+        if entry and not cursors.minus(entry.landed) and not later.overlaps(window.begin, window.end):
+            found[window] = landed.rows
+        newer[window.shard] = later.union(cursors)
     return found
 
 

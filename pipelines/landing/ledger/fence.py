@@ -167,6 +167,7 @@ def lowered(then: Mapping[str, Ledger], now: Mapping[str, Ledger]) -> dict[str, 
     """The ledgers `then`; and for every shard that only `now` knows, its start and what was lost before it.
 
     For a table that went back: without its start, such a shard would begin wherever retention is by then.
+    What was suspected then is not any more: it may have been denied since, and is told anew if it is true.
     """
     result: dict[str, Ledger] = {}
     for origin in sorted({*then, *now}):
@@ -177,7 +178,8 @@ def lowered(then: Mapping[str, Ledger], now: Mapping[str, Ledger]) -> dict[str, 
             for s, e in later.items()
             if s not in before.shards
         }
-        result[origin] = before.with_shards(news)
+        sure = {s: replace(e, suspect_s=0) for s, e in before.shards.items() if e.suspect_s}
+        result[origin] = before.with_shards({**sure, **news})
     return result
 
 

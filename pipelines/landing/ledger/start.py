@@ -19,7 +19,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.planning.again import Begins
-from sls_io.planning.plan import fallen_back, since_start, since_start_in
+from sls_io.planning.plan import fallen_back, never_landed_in, since_start
 from sls_io.planning.survey import from_hour
 from sls_io.planning.values import LedgerChange, Survey
 from sls_io.values.claim import Ledger, ShardLedger
@@ -274,10 +274,10 @@ def fill_only(
     """What a fill may land of surveyed hours.
 
     Nothing from before a ledger that began with adopted rows; of hours of which rows were removed for good
-    nothing from before a start; nothing of hours that were removed whole.
+    nothing from before a start, and nothing that was withdrawn; nothing of hours that were removed whole.
     """
     surveys = since_start(surveys, ledger, state.adopted.shards_of(origin))
-    surveys = since_start_in(surveys, ledger, state.forgotten.hours(origin))
+    surveys = never_landed_in(surveys, ledger, state.forgotten.hours(origin))
     return from_hour(surveys, state.forgotten.before(origin))
 
 

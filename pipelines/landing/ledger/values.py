@@ -1,6 +1,6 @@
 """What a landing brings to the ledger, and what stands beside it: adopted and forgotten rows, as values."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -190,11 +190,21 @@ class Forgotten:
         found = self
         for shard in shards:
             found = found.plus(origin, shard, Gone(0, 0, IntervalSet.of([(0, hour)]), hour))
-        for (name, shard), hours in self.barred.items():
-            for past in hours if name == origin else ():
-                if past < hour:
-                    found = found.plus(name, shard, Gone(*hours[past], IntervalSet.of([(past, past + 1)])))
-        return found.without_barred(origin, range(hour))
+        return found.closed(origin, range(hour))
+
+    def closed(self, origin: str, hours: Container[int]) -> "Forgotten":
+        """With what is barred of these hours removed for good: nothing of them lands again."""
+        found = self
+        for (name, shard), barred in self.barred.items():
+            for hour in barred if name == origin else ():
+                if hour in hours:
+                    found = found.plus(name, shard, Gone(*barred[hour], IntervalSet.of([(hour, hour + 1)])))
+        return found.without_barred(origin, hours)
+
+    def lacks(self, origin: str, hour: int) -> bool:
+        """Whether rows of a receive hour were removed for good, or are kept out."""
+        barred = (of for (name, _), of in self.barred.items() if name == origin)
+        return self.hours(origin).overlaps(hour, hour + 1) or any(hour in of for of in barred)
 
     def plus_barred(self, origin: str, shard: int, hour: int, more: Count) -> "Forgotten":
         """With rows of a receive hour of one shard that may not land."""
@@ -212,7 +222,7 @@ class Forgotten:
         return found.bounded()
 
     def without_barred(
-        self, origin: str, hours: range | None = None, shards: Iterable[int] | None = None
+        self, origin: str, hours: Container[int] | None = None, shards: Iterable[int] | None = None
     ) -> "Forgotten":
         """Without what is barred of these hours of these shards, or of all: their cursors are not landed any
         more."""

@@ -6,13 +6,17 @@ that were given up stands beside the ledgers from then on, as for `table adopt`,
 cursors of the lost rows count as withdrawn: no live run lands them; a backfill that names the hour does, if
 the service still has them. Nothing else of the ledger changes.
 
+Of a receive hour of which rows were removed for good, or may not land, the cursors stay landed: nobody knows
+any more which of them were those of such rows, and a backfill would land these, too, or count them twice. So
+nothing of that hour lands again.
+
 Nobody can read any more which rows were in a lost file. Known are how many the table says, and which rows are
 left. So giving up is refused unless exactly that many rows are missing, shard by shard where each file is of
 one shard: a row that was lost in another way is never given up with them.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pyiceberg.manifest import DataFile, DataFileContent
@@ -46,8 +50,10 @@ _PIECES_MAX = 100
 @dataclass(frozen=True)
 class GivenUp(Effect):
     """What `table give-up` would do. `hours` are receive hours (since 1970) with lost files, and the rows
-    in these; `kept` is what the service still has of the rows, which a backfill lands again; None for another
-    origin, whose service is not asked."""
+    in these; `kept` is what the service still has of the rows, which a backfill of the hours `again` lands
+    again; None for another origin, whose service is not asked."""
+
+    QUIET = frozenset({"again"})
 
     WHAT = "{table}: rows of {origin} in files that are gone or damaged are given up"
 
@@ -58,6 +64,7 @@ class GivenUp(Effect):
     files: tuple[str, ...]
     shards: tuple[slices.ShardWithdrawn, ...]
     kept: reach.StillThere | None
+    again: tuple[int, ...]
 
     def said(self) -> Iterable[Note]:
         yield Note(str(self.kept or "what its service still has of them was not asked"))
@@ -65,7 +72,7 @@ class GivenUp(Effect):
     def then(self) -> Iterable[Cure]:
         yield commands.VERIFY.plus(does="goes on to name them")
         if self.kept is not None and self.kept.lost < self.rows:
-            for span in spans(self.hours):
+            for span in spans(self.again):
                 yield commands.of_hours(commands.BACKFILL, span, "lands again what the service still has")
 
 
@@ -100,21 +107,24 @@ def plan_give_up(
     short = _short(place, there)
     _check_same_rows(place, lost, {shard: a + b for shard, (a, b) in short.items()})
     windows = list(windows_in(place.table, place.origin.id))
-    taken = {shard: _cursors(place, shard, kept, lost, windows) for shard, (rows, _) in short.items() if rows}
+    forgotten = place.state.forgotten
+    closed = frozenset(hour for hour in _hours(place, lost) if forgotten.lacks(place.origin.id, hour))
+    landed = [shard for shard, (rows, _) in short.items() if rows]
+    taken = {shard: _cursors(place, shard, kept, lost, closed, windows) for shard in landed}
     ledger = place.ledger.with_shards(
-        {shard: _lowered(place, there, shard, lost_of) for shard, lost_of in taken.items()}
+        {shard: _lowered(place, there, shard, cursors) for shard, cursors in taken.items()}
     )
     given = {shard: a + b for shard, (a, b) in short.items() if a + b}
     still = reach.kept_of(client, given, taken, windows) if place is own else None
     return Planned(
-        view=_view(place, ledger, lost, given, still),
+        view=_view(place, ledger, lost, closed, given, still),
         place=place,
         commit=authored.Change(
             content=place.head,
             ledgers={**place.state.ledgers, ledger.origin: ledger},
             adopted=_adopted(place, there, given),
             deed=Deed(Operation.GIVE_UP),
-            forgotten=place.state.forgotten,
+            forgotten=forgotten.closed(place.origin.id, closed),
             dropped=frozenset(task.file.file_path for task in lost),
         ),
     )
@@ -179,10 +189,28 @@ def _check_same_rows(place: Place, lost: Iterable[FileScanTask], short: Mapping[
         )
 
 
+def _hours(place: Place, lost: Iterable[FileScanTask]) -> dict[int, int]:
+    """The receive hours (since 1970) of lost files, and the rows in these."""
+    hours: dict[int, int] = defaultdict(int)
+    for task in lost:
+        hours[partition_hour(place.table, task.file) or 0] += task.file.record_count
+    return dict(sorted(hours.items()))
+
+
 def _cursors(
-    place: Place, shard: int, kept: _Kept, lost: Iterable[FileScanTask], windows: Iterable[Landed]
+    place: Place,
+    shard: int,
+    kept: _Kept,
+    lost: Iterable[FileScanTask],
+    closed: Collection[int],
+    windows: Iterable[Landed],
 ) -> IntervalSet:
-    """Where the lost rows of a shard were: between rows that are left, inside of what has landed."""
+    """Where the lost rows of a shard were: between rows that are left, inside of what has landed. Those of
+    the hours `closed` stay landed."""
+    mine = [task for task in lost if _may_hold(place, shard, task)]
+    lost = [task for task in mine if partition_hour(place.table, task.file) not in closed]
+    if mine and not lost:
+        return IntervalSet()
     entry = place.ledger.shards[shard]
     cells = tuple(cell for _, found in kept for cell in found.cells if cell.shard == shard)
     extents = IntervalSet.of(
@@ -203,6 +231,11 @@ def _cursors(
     return found
 
 
+def _may_hold(place: Place, shard: int, task: FileScanTask) -> bool:
+    shards = bounds(place.table, task.file, "__shard__")
+    return shards is None or shards[0] <= shard <= shards[1]
+
+
 def _extents(
     place: Place,
     shard: int,
@@ -212,8 +245,6 @@ def _extents(
 ) -> Iterator[tuple[int, int]]:
     """Cursors of a shard that may have been in a lost file."""
     shards, span = bounds(place.table, file, "__shard__"), bounds(place.table, file, "__cursor__")
-    if shards is not None and not shards[0] <= shard <= shards[1]:
-        return
     hour = partition_hour(place.table, file)
     if hour is None:
         return
@@ -251,18 +282,18 @@ def _view(
     place: Place,
     ledger: Ledger,
     lost: list[FileScanTask],
+    closed: Collection[int],
     given: Mapping[int, int],
     kept: reach.StillThere | None,
 ) -> GivenUp:
-    hours: dict[int, int] = defaultdict(int)
-    for task in lost:
-        hours[partition_hour(place.table, task.file) or 0] += task.file.record_count
+    hours = _hours(place, lost)
     return GivenUp(
         table=place.name,
         origin=place.origin.id,
         rows=sum(given.values()),
-        hours=dict(sorted(hours.items())),
+        hours=hours,
         files=tuple(sorted(task.file.file_path.rsplit("/", 1)[-1] for task in lost)),
         shards=slices.withdrawn_of(place.ledger, ledger, given),
         kept=kept,
+        again=tuple(hour for hour in hours if hour not in closed),
     )

@@ -205,7 +205,7 @@ def _check_told_apart(
 
 
 def _removed_from(state: TableState, origin: str, hour: int) -> bool:
-    return state.forgotten.hours(origin).overlaps(hour, hour + 1)
+    return state.forgotten.lacks(origin, hour)
 
 
 def _proven(place: Place, found: _Listed, added: tuple[DataFile, ...], *, without_missing: bool) -> int:

@@ -49,7 +49,7 @@ from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.place import Place, Trust, look
 from pipelines.landing.ledger.reading import spans
 from pipelines.landing.ledger.state import held_columns
-from pipelines.landing.ledger.values import Adopted, Delta, Landed, Operation
+from pipelines.landing.ledger.values import Adopted, Count, Delta, Landed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.skip import Skip
 from pipelines.landing.operations.undo import Leaving, PlannedUndo, Undo, leaving, undone
@@ -134,7 +134,7 @@ class _Replacing:
             current = self.look()
             if attempt.id[:RUN_CHARS] in current.place.state.aborted:
                 raise LandingConflict(f"{Fenced.ABORTED}: nothing was replaced")
-            _check_unchanged(attempt, self.undone, current)
+            _check_unchanged(attempt, self.undone, current, self.hours)
             return on(current)
 
         return on(self.undone)
@@ -397,10 +397,26 @@ def _without_barred(ledger: Ledger, current: PlannedUndo, again: Iterable[Landed
     return ledger.with_shards(changed)
 
 
-def _check_unchanged(attempt: Attempt, then: PlannedUndo, now: PlannedUndo) -> None:
-    """What was looked at is still there, however its files were rewritten since."""
-    if not attempt.fits(now.place.state, fill=False) or then.taken != now.taken:
+def _check_unchanged(attempt: Attempt, then: PlannedUndo, now: PlannedUndo, hours: range) -> None:
+    """What was looked at is still there, however its files were rewritten since.
+
+    What is barred is counted by hour, not by cursor: of rows that a live run kept out of a running hour
+    meanwhile nobody could tell whether they are of what leaves.
+    """
+    barred_then, barred_now = _barred(then, hours), _barred(now, hours)
+    if not attempt.fits(now.place.state, fill=False) or then.taken != now.taken or barred_then != barred_now:
         raise LandingConflict(
             f"these hours, the schema or the partitioning of {now.place.name} changed meanwhile; nothing "
             "was replaced, look again without --execute"
         )
+
+
+def _barred(undone: PlannedUndo, hours: range) -> list[tuple[int, int, Count]]:
+    """Shard, hour and count of what may not land of the hours that leave."""
+    origin, forgotten = undone.ledger.origin, undone.place.state.forgotten
+    return [
+        (shard, hour, count)
+        for shard in sorted(undone.taken)
+        for hour, count in sorted(forgotten.barred_of(origin, shard).items())
+        if hour in hours
+    ]

@@ -196,7 +196,7 @@ def find(lake: Lake, logstore: Logstore, client: SlsClient) -> Unsettled:
     stops = _trouble(table, origin, name)
     expired = expired_landing(table) if state.tagged is None else None
     past = {each.id: each for each in pasts(table, expired=expired, damaged_too=True)}
-    if expired is not None and not state.forgotten.shards:
+    if expired is not None and not state.forgotten:
         # The list only grows, and no snapshot that is left has one.
         state = replace(state, forgotten=past[expired.snapshot_id].removed)
         place = replace(place, state=state)
@@ -252,7 +252,7 @@ def _describe(found: Unsettled, decided: _Decided, *, named: bool) -> Adoption:
         missing=decided.missing,
         back=found.back if decided.differs or lost else None,
         damaged=_damaged(found),
-        forgotten=bool(state.forgotten.shards),
+        forgotten=bool(state.forgotten),
         former=decided.former,
         lost={o: [x.name for x in lost if x.origin == o] for o in sorted({x.origin for x in lost})},
         refused=bool(found.stops),
@@ -422,7 +422,7 @@ def _check_removal_known(found: Unsettled) -> None:
     Story: rows are forgotten, main is put back by hand to before that, and its landings are expired. What is
     there now cannot be told from what was removed, and adopted, it would be there for ever.
     """
-    if not found.place.state.forgotten.shards or any(map(is_landing, ancestry(found.place.table))):
+    if not found.place.state.forgotten or any(map(is_landing, ancestry(found.place.table))):
         return
     if found.back is not None:
         raise LedgerBroken(

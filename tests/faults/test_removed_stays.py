@@ -1,0 +1,209 @@
+"""Rows that were removed for good, or may not land, stay away through every cure; the ledger counts them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.landing.commit.operation import Tools, execute
+from pipelines.landing.inspection.proof import VERIFIED
+from pipelines.landing.ledger.codec import TAG
+from pipelines.landing.operations.forget import plan_forget_before, plan_forget_where
+from pipelines.landing.operations.give_up import GivenUp, plan_give_up
+from pipelines.landing.operations.repair_manifests import plan_repair_manifests
+from pipelines.landing.operations.replace import execute_replace, plan_replace
+from pipelines.landing.operations.skip import plan_skip
+from pipelines.landing.operations.undo import plan_undo
+from pipelines.landing.recovery.adopt import plan_adopt
+from sls_io.values.errors import LandingConflict, LedgerBroken
+from sls_io.values.window import HOUR_S
+from tests.faults.judge import pass_by
+from tests.worlds.one_logstore import World, group
+from tests.worlds.two_hours import snapshots
+from tests.worlds.two_runs import At
+
+SECRET = "status = 500"
+
+
+def put(world: World, rows: int) -> None:
+    """Logs of which every other one is secret."""
+    with world.client as client:
+        for at in range(0, rows, 5):
+            numbers = range(world.counter + at, world.counter + at + 5)
+            logs = [{"n": str(n), "status": "500" if n % 2 else "200", "path": "/p"} for n in numbers]
+            client.put_raw(group(logs), key=f"{at // 5 * 2654435761 % 2**32:08x}".ljust(32, "0"))
+    world.counter += rows
+
+
+def an_hour(world: World, rows: int = 40) -> int:
+    """Rows of an hour of their own, landed when it was over."""
+    world.emulator.admin.advance(HOUR_S + 60 - world.emulator.admin.now() % HOUR_S)
+    put(world, rows)
+    hour = int(world.emulator.admin.now()) // HOUR_S
+    world.emulator.admin.advance(HOUR_S)
+    world.land()
+    return hour
+
+
+def forget(world: World, what: str = SECRET, **more: Any) -> None:
+    with world.client as client:
+        execute(
+            world.lake,
+            plan_forget_where(world.lake, world.logstore, client, what, **more),
+            Tools(engine=world.engine),
+        )
+
+
+def give_up(world: World) -> GivenUp:
+    with world.client as client:
+        return execute(
+            world.lake, plan_give_up(world.lake, world.logstore, client), Tools(engine=world.engine)
+        ).planned.view
+
+
+def replace(world: World, hours: range, on_event: Callable[[str], None] = lambda name: None) -> None:
+    with world.client as client:
+        planned = plan_replace(world.lake, world.logstore, client, hours)
+        execute_replace(world.lake, planned, Tools(engine=world.engine, on_event=on_event))
+
+
+def lose(paths: list[str]) -> None:
+    for path in paths:
+        Path(path.removeprefix("file://")).unlink()
+
+
+def secrets(world: World) -> int:
+    return sum(row["status"] == 500 for row in world.table_rows())
+
+
+@pytest.mark.parametrize("more", [{"reason": "the law"}, {"from_now_on": True}], ids=["removed", "barred"])
+def test_what_is_given_up_of_an_hour_with_removed_rows_lands_no_more(
+    calm: World, more: dict[str, Any]
+) -> None:
+    hour, other = an_hour(calm), an_hour(calm)
+    forget(calm, **more)
+    lose(calm.published())
+
+    done = give_up(calm)
+
+    assert hour in done.hours and not list(done.then())[1:], "verify alone"
+    for each in (hour, other):
+        assert calm.land(mode="fill", hours=(each, each + 1)).rows == 0
+    assert calm.proof().verdict == VERIFIED
+    assert secrets(calm) == 0
+
+
+def test_an_hour_beside_one_with_removed_rows_lands_again_after_it_was_given_up(calm: World) -> None:
+    hour = an_hour(calm)
+    forget(calm, reason="the law")
+    other = an_hour(calm)
+    lose(calm.published())
+
+    done = give_up(calm)
+
+    assert [str(cure) for cure in done.then()][1:], "a backfill"
+    assert calm.land(mode="fill", hours=(hour, hour + 1)).rows == 0
+    assert calm.land(mode="fill", hours=(other, other + 1)).rows == 40
+    assert calm.proof().verdict == VERIFIED
+
+
+def test_a_replace_of_the_running_hour_gives_way_to_a_landing_that_kept_rows_out(calm: World) -> None:
+    calm.emulator.admin.advance(HOUR_S + 60 - calm.emulator.admin.now() % HOUR_S)
+    put(calm, 40)
+    calm.emulator.admin.advance(120)
+    calm.land()
+    pass_by(calm)
+    forget(calm, from_now_on=True)
+    put(calm, 40)
+    calm.emulator.admin.advance(120)
+    hour = range(calm.hours[-1], calm.hours[-1] + 1)
+
+    with pytest.raises(LandingConflict, match="changed meanwhile"):
+        replace(calm, hour, At("publish", lambda: assert_barred(calm.land().barred_rows)))
+
+    assert calm.proof().verdict == VERIFIED
+    replace(calm, hour)
+    assert calm.proof().verdict == VERIFIED and secrets(calm) == 0
+
+
+def assert_barred(rows: int) -> None:
+    assert rows, "nothing was kept out"
+
+
+def test_old_files_with_rows_that_may_not_land_are_not_listed_again(calm: World) -> None:
+    first, *_ = (an_hour(calm) for _ in range(3))
+    forget(calm, from_now_on=True)
+    table = calm.table
+    head, published = table.current_snapshot(), calm.published()
+    assert head is not None
+    lose([manifest.manifest_path for manifest in head.manifests(table.io)])
+    rewritten = [path for path in published if "rewritten" in path]
+    lose(rewritten)
+    assert rewritten and first
+
+    with calm.client as client:
+        planned = plan_repair_manifests(calm.lake, calm.logstore, client, without_missing=True)
+        execute(calm.lake, planned, Tools(engine=calm.engine))
+
+    assert secrets(calm) == 0
+
+
+@pytest.mark.parametrize("from_now_on", [False, True])
+def test_main_that_was_put_back_to_before_a_removal_is_not_adopted(calm: World, from_now_on: bool) -> None:
+    calm.put(10)
+    calm.emulator.admin.advance(60)
+    calm.land()
+    forget(calm, "n in (7, 8, 9)", from_now_on=from_now_on)
+    older, removal = snapshots(calm), calm.table.metadata.refs[TAG].snapshot_id
+    calm.table.manage_snapshots().rollback_to_snapshot(older[-2]).commit()
+    calm.table.append(calm.table.scan(row_filter="n == 3").to_arrow())
+    calm.table.delete("n == 3")
+    kept = {removal, calm.table.metadata.current_snapshot_id}
+    calm.table.maintenance.expire_snapshots().by_ids([s for s in older if s not in kept]).commit()
+
+    with pytest.raises(LedgerBroken), calm.client as client:
+        plan_adopt(calm.lake, calm.logstore, client, at="rows", without_missing=True)
+
+
+@pytest.mark.parametrize("how", ["replace", "undo and fill"])
+def test_rows_that_land_once_a_decision_has_ended_are_right(calm: World, how: str) -> None:
+    an_hour(calm, 10)
+    forget(calm, from_now_on=True)
+    calm.emulator.admin.advance(HOUR_S)
+    hour = int(calm.emulator.admin.now()) // HOUR_S
+    for _ in range(2):
+        put(calm, 10)
+        calm.emulator.admin.advance(60)
+        assert calm.land().barred_rows
+    calm.emulator.admin.advance(HOUR_S)
+    calm.land()
+    forget(calm, end=True)
+    if how == "replace":
+        replace(calm, range(hour, hour + 1))
+    else:
+        with calm.client as client:
+            execute(calm.lake, plan_undo(calm.lake, calm.logstore, client, range(hour, hour + 1)))
+        calm.land(mode="fill", hours=(hour, hour + 1))
+
+    assert sum(row["__receive_hour__"].timestamp() == hour * HOUR_S for row in calm.table_rows()) == 20
+    assert calm.proof().verdict == VERIFIED and calm.proof(pull=True).verdict == VERIFIED
+
+
+def test_skipped_hours_that_were_removed_are_owed_no_more(calm: World) -> None:
+    an_hour(calm)
+    calm.put(20)
+    hour = int(calm.emulator.admin.now()) // HOUR_S
+    calm.emulator.admin.advance(2 * HOUR_S)
+    with calm.client as client:
+        ends = {shard: client.cursor_at(shard, "end") for shard in calm.ledger.shards}
+        execute(calm.lake, plan_skip(calm.lake, calm.logstore, client, ends))
+    calm.put(20)
+    calm.emulator.admin.advance(HOUR_S)
+    assert "owed" in str(calm.land().readable)
+    with calm.client as client:
+        planned = plan_forget_before(calm.lake, calm.logstore, client, hour + 1, reason="the law")
+        execute(calm.lake, planned, Tools(engine=calm.engine))
+
+    assert calm.land().readable == ()
+    assert calm.proof().verdict == VERIFIED
