@@ -33,7 +33,14 @@ from pipelines.landing.table.lake import Lake
 from sls_io.planning.waits import Why
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.cures import Do
-from sls_io.values.errors import ConfigError, DecodeError, InvariantBroken, LedgerBroken, SlsError
+from sls_io.values.errors import (
+    ConfigError,
+    ConnectFailed,
+    DecodeError,
+    InvariantBroken,
+    LedgerBroken,
+    SlsError,
+)
 from sls_io.values.window import HOUR_S
 from sls_io.wire.client import SlsClient
 
@@ -136,7 +143,11 @@ def work(task: Task, fd: int) -> None:
     """Runs in a loop; returns after `landings_max` of them, never when that is 0."""
     tell, dice = Pipe(fd, task.fate), random.Random(task.seed)
     lake = armed(task, tell)
-    engine = _with_jvm(task, tell) if task.master else InProcess(tell)
+    try:
+        engine = _with_jvm(task, tell) if task.master else InProcess(tell)
+    except ConnectFailed:  # the master was struck; the next worker finds the new one
+        tell("failed ConnectFailed")
+        return
     tell("ready")
     landings = 0
     while not task.landings_max or landings < task.landings_max:
@@ -171,7 +182,10 @@ def armed(task: Task, tell: Callable[[str], None]) -> Lake:
 
 
 def _jvm_lives(engine: Engine) -> bool:
-    gateway = engine.context._gateway
+    try:
+        gateway = engine.context._gateway
+    except ConnectFailed:
+        return False
     return gateway is not None and gateway.proc.poll() is None
 
 

@@ -316,7 +316,11 @@ def _beside(views: Sequence[PlaceView], shards: Sequence[int]) -> list[tuple[str
         cells = [_cells(view, shard) for shard in shards]
         columns.append((f">{escape(view.word)}", [each[">at"] for each in cells]))
         columns.append((">lag", [each[">lag"] for each in cells]))
-    return columns
+    notes = [
+        "; ".join(f"{escape(view.word)}: {note}" for view in views if (note := _cells(view, shard)[""]))
+        for shard in shards
+    ]
+    return [*columns, ("", notes)] if any(notes) else columns
 
 
 def _cells(view: PlaceView, shard: int) -> dict[str, str]:

@@ -20,6 +20,7 @@ from chaos.engine import InProcess
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.inspection.verify import verify
+from pipelines.landing.ledger.start import find_table
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.recovery.register import plan_register, register
 from pipelines.landing.recovery.start_over import plan_start_over, start_over
@@ -557,3 +558,17 @@ def test_a_logstore_made_again_within_the_second_of_its_creation_is_not_taken_fo
         with world.client as client:
             assert not verify(world.logstore, world.lake, client).ok
         assert {s: e.frontier for s, e in world.ledger.shards.items()} == frontiers
+
+
+def test_a_catalog_that_is_no_file_is_said_before_any_cure(landed: World, tmp_path: Path) -> None:
+    """A folder that is mistyped, or not mounted, looks like a lost catalog."""
+    nowhere = {
+        "uri": f"sqlite:///{tmp_path}/no/catalog.sqlite",
+        "warehouse": f"file://{tmp_path}/no/warehouse",
+    }
+    elsewhere = Lake({**landed.lake.properties, **nowhere})
+
+    with landed.client as client, pytest.raises(LedgerBroken, match="a file that is not there") as refused:
+        find_table(elsewhere, landed.logstore, client)
+
+    assert "SLS_LAKE_HOME" in str(refused.value.cures[0])

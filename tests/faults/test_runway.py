@@ -65,6 +65,7 @@ def test_a_landing_is_warned_long_before_retention_is_at_its_frontier_and_what_i
     pass_by(quick, 8 * DAY)
     over = look(quick)
     assert (level(quick, over), over.shortest_s, [s.shard for s in over.short(0)]) == (Level.FAIL, 0.0, [0])
+    assert "had not landed, and retention has taken it" in str([s.notes for s in quick.proof().shards])
     report = quick.land()
     assert len(report.gaps) == 1 and report.gaps[0].startswith("shard 0: ")
     assert level(quick, look(quick)) is Level.OK, "the gap has a name, nothing else is behind"

@@ -6,9 +6,11 @@ import pytest
 from pipelines.cli.main import EXIT_OWED, EXIT_USAGE
 from pipelines.components.logstore.checks import proven_result
 from pipelines.landing.hours import hour_text
-from pipelines.landing.inspection.runway import runway
+from pipelines.landing.inspection.runway import CURE, runway
 from pipelines.landing.operations.seek import plan_seek
-from pipelines.landing.watch.health import Level, TimeLeft, Vitals, findings
+from pipelines.landing.table import commands
+from pipelines.landing.watch.health import Level, TimeLeft, Vitals, Waits, findings
+from pipelines.landing.watch.vitals import vitals
 from sls_io.values.claim import GAP_SKIPPED
 from sls_io.values.window import HOUR_S
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
@@ -123,6 +125,10 @@ def test_retention_takes_what_is_owed_and_it_stays_a_gap(world: World, command: 
         warned = runway(world.logstore, world.lake, client)
     (found,) = findings(Vitals(runway=TimeLeft(warned)), world.logstore)
     assert found.level is Level.FAIL and warned.shortest_s is not None and warned.shortest_s < day_s
+    assert CURE not in found.text and found.cures == (commands.OWED,)
+    with world.client as client:
+        waits = vitals(world.logstore, lambda: world.lake, lambda: client, whole=True).lag
+    assert isinstance(waits, Waits) and waits.age_s == 0.0, "no run is late: none would land them"
     assert any("is owed" in note for note in notes_of(world))
     world.emulator.admin.advance(10.5 * day_s)
     assert sum("it is lost" in note for note in notes_of(world)) == 2, "one of each shard"

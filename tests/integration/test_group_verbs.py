@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
+from pipelines.cli.stores import PLACES
 from sls_io.values.settings import Group
 from sls_io.values.window import cursor_to_wire
 from sls_io.wire.client import SlsClient
@@ -311,6 +312,10 @@ def test_a_reset_of_a_group_that_feeds_a_table_moves_the_table(
     assert lag["groups_max"] == its_group["groups_max"] == 12 and lag["where"] == "table bronze.access_logs"
     beside = command("checkpoints", "show", "ledger", "group", json=False)["text"]
     assert "table bronze.access_logs, group lake of" in beside and "ledger: the slowest is shard" in beside
+    force(started, {0: 0}, OTHER)
+    beside = command("checkpoints", "show", "ledger", f"group:{OTHER}", json=False)["text"]
+    assert f"group:{OTHER}: {PLACES['expired']}" in " ".join(beside.split())
+    assert command(*copy_to(REPORT, "ledger"), "--execute")["code"] == 0
     started.at(started.emulator.admin.now() + 60)
     started.land()
     (done_lag,) = command("checkpoints", "show", "ledger")["places"]

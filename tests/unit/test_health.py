@@ -75,6 +75,11 @@ def proof(**shard: Any) -> Proof:
         ({"runway": days_left(0.2, of=2)}, FAIL, "shard 0"),
         ({"runway": days_left(29, lost=True)}, FAIL, "retention took logs"),
         ({"runway": days_left(29, suspect="nobody is sure")}, WARN, "shard 0: nobody is sure"),
+        (
+            {"runway": days_left(0.9, owed_since_s=0)},
+            FAIL,
+            "no run lands them, a backfill of their hours does",
+        ),
         ({"runway": TimeLeft(Runway("bronze.x", None))}, OK, "deletes nothing"),
         ({"runway": TimeLeft(Runway("bronze.x", 30 * DAY, (), 20 * DAY))}, OK, "at least 20.0 d"),
         ({"runway": TimeLeft(Runway("bronze.x", 30 * DAY), ("shard 0",))}, FAIL, "this run named the gap"),

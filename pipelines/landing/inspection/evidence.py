@@ -75,8 +75,8 @@ class Contents:
 @dataclass(frozen=True)
 class ServiceShard:
     """What the service says of a shard: its end, None where it does not list it; what it shows of what the
-    ledger gave up; what was skipped, and can still be landed (`owed`), or can no more (`lost`); and the
-    receive hours of withdrawn intervals, as far as it knows them."""
+    ledger gave up; what was skipped and can still be landed (`owed`); what never landed and can no more
+    (`lost`); and the receive hours of withdrawn intervals, as far as it knows them."""
 
     end: Cursor | None = None
     shown: tuple[str, ...] = ()
@@ -258,7 +258,7 @@ def _answers(client: SlsClient, ledger: Ledger, asked: Begins, name: str) -> dic
             end=head.end,
             shown=(*_shown_again(entry, head), *again),
             owed=tuple(said_readable(part, asked.lowered, name) for part in parts if part.owed),
-            lost=_owed_no_more(entry, head.begin),
+            lost=(*_owed_no_more(entry, head.begin), *_never_landed(entry, head.begin)),
             withdrawn=_withdrawn(client, shard.id, entry),
         )
 
@@ -269,6 +269,15 @@ def _answers(client: SlsClient, ledger: Ledger, asked: Begins, name: str) -> dic
         number: told.get(number) or ServiceShard(lost=_owed_no_more(entry, CURSOR_UNKNOWN))
         for number, entry in ledger.shards.items()
     }
+
+
+def _never_landed(entry: ShardLedger, begin: Cursor) -> Iterator[str]:
+    """What no run has landed, and the service has no more."""
+    if not entry.closed and entry.frontier < begin:
+        yield (
+            f"[{entry.frontier}, {begin}) had not landed, and retention has taken it: it is lost; the next "
+            "run names the gap"
+        )
 
 
 def _owed_no_more(entry: ShardLedger, begin: int) -> tuple[str, ...]:

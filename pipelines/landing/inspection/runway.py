@@ -41,8 +41,9 @@ _DAY_S = 24.0 * HOUR_S
 class ShardRunway:
     """One shard.
 
-    waiting_since_s  receive time of the oldest log that has not landed; None: nothing waits
-    left_s           seconds until it is deleted; None: nothing waits, or nothing is ever deleted
+    waiting_since_s  receive time of the oldest log behind the frontier, which runs land; None: nothing waits
+    owed_since_s     the same of those that a person skipped, which only a backfill lands; None: no such log
+    left_s           seconds until the older of both is deleted; None: there is none, or none is ever deleted
     lost             retention was faster: the next landing names a gap
     suspect          it is said that logs are gone, and the next landing will not believe it yet: why, in
                      the landing's own words
@@ -55,6 +56,13 @@ class ShardRunway:
     lost: bool = False
     pace: float | None = None
     suspect: str = ""
+    owed_since_s: int | None = None
+
+    @property
+    def owed(self) -> bool:
+        """Whether what is deleted first was skipped, so that no run lands it."""
+        since_s = self.waiting_since_s
+        return self.owed_since_s is not None and (since_s is None or self.owed_since_s < since_s)
 
     @property
     def overtaken_in_s(self) -> float | None:
@@ -182,23 +190,22 @@ def _look(
             return replace(gone, lost=True)
         if entry is not None and not closed and entry.frontier < head.begin:
             return replace(gone, lost=True)
-        if not (waiting := _waiting(entry, owed, head)):
-            return ShardRunway(shard, pace=pace)
-        since_s = heads.cursor_time_s(shard, Cursor(min(waiting)))
+        oldest = min((max(gap.begin, head.begin) for gap in owed if gap.end > head.begin), default=None)
+        since_s, owed_since_s = (
+            None if at is None else heads.cursor_time_s(shard, at) for at in (_behind(entry, head), oldest)
+        )
     except (ShardGone, CursorExpired):
         # Retention passed between two of the calls.
         return gone
-    left_s = None if retention_s is None else since_s + retention_s - now_s
-    return ShardRunway(shard, since_s, left_s, pace=pace)
+    first_s = min((at_s for at_s in (since_s, owed_since_s) if at_s is not None), default=None)
+    left_s = None if retention_s is None or first_s is None else first_s + retention_s - now_s
+    return ShardRunway(shard, since_s, left_s, pace=pace, owed_since_s=owed_since_s)
 
 
-def _waiting(entry: ShardLedger | None, owed: Iterable[Gap], head: Head) -> list[Cursor]:
-    """The cursors of the oldest logs that may still land: behind the frontier, and in what is owed."""
-    found = [max(gap.begin, head.begin) for gap in owed if gap.end > head.begin]
+def _behind(entry: ShardLedger | None, head: Head) -> Cursor | None:
+    """The cursor of the oldest log behind the frontier; None where nothing waits for a run."""
     frontier = head.begin if entry is None else entry.frontier
-    if frontier < head.end and not (entry is not None and entry.closed):
-        found.append(frontier)
-    return found
+    return frontier if frontier < head.end and not (entry is not None and entry.closed) else None
 
 
 def _owed(entry: ShardLedger | None) -> list[Gap]:
@@ -260,6 +267,13 @@ def spoken(found: Runway, below_s: float) -> Iterable[str]:
             continue
         if shard.suspect:
             yield f"shard {shard.shard}: {shard.suspect}"
+            continue
+        if shard.owed:
+            left = days(shard.left_s)
+            yield (
+                f"shard {shard.shard}: the oldest logs that were skipped are deleted in {left}; no run lands "
+                "them, a backfill of their hours does"
+            )
             continue
         pace = ""
         if shard.overtaken_in_s is not None:

@@ -17,6 +17,7 @@ from pipelines.landing.ledger.state import TableState, names_of
 from pipelines.landing.ledger.values import Delta
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import commands
+from pipelines.landing.table.home import HOME_VARIABLE
 from pipelines.landing.table.lake import Lake
 from sls_io.planning.again import Begins
 from sls_io.planning.plan import fallen_back, never_landed_in, since_start
@@ -53,11 +54,15 @@ def find_table(lake: Lake, logstore: Logstore, client: SlsClient) -> Table | Non
     # The table was there before them, so B looks there once more before it believes them.
     if not shards or (table := lake.load(logstore.table)) is not None:
         return table
+    path = lake.sqlite_path
+    nowhere = path is not None and not path.exists()
+    place = f"{lake.place}{', a file that is not there' * nowhere}"
     raise LedgerBroken(
-        f"there is no table {logstore.table} in the catalog ({lake.place}), but group {logstore.group.name} "
+        f"there is no table {logstore.table} in the catalog ({place}), but group {logstore.group.name} "
         f"has checkpoints of shards {', '.join(map(str, shards))}: somebody landed with it before. Nothing "
         "was landed",
         cures=(
+            *[Do(f"look whether {HOME_VARIABLE}, or the catalog's address, names the right place")] * nowhere,
             Do("restore the catalog"),
             Do("let the new table begin where the group stands (`reset: group`)"),
             Do("name another group if this one is another program's"),

@@ -238,16 +238,19 @@ def _runway(left: TimeLeft, logstore: Logstore) -> Finding:
     level = Level.OK if found.shortest_s is None else falling(found.shortest_s, warn_s, fail_s)
     if named or found.lost:
         level = Level.FAIL
-    cure = f": {CURE}" * (level is not Level.OK)
+    short = found.short(warn_s)
+    by_runs = bool(named) or not short or not all(shard.owed for shard in short)
+    cure = f": {CURE}" * (level is not Level.OK and by_runs)
+    cures = (commands.OWED,) * any(shard.owed for shard in short)
     if level is Level.OK and found.suspect:
         level = Level.WARN
     numbers: dict[str, float | str] = {"warning below h": warn_s / HOUR_S, "error below h": fail_s / HOUR_S}
     if found.shortest_s is not None and found.retention_s is not None:
         numbers |= {"runway h": found.shortest_s / HOUR_S, "retention h": found.retention_s / HOUR_S}
     if found.least_s is None:
-        numbers |= {"shards": len(found.shards), "shards short": len(found.short(warn_s))}
+        numbers |= {"shards": len(found.shards), "shards short": len(short)}
     lines = (*named, *spoken(found, warn_s))
-    return Finding(Kind.RUNWAY, level, f"{_some(lines)}{cure}", numbers, lines, said=_LINES_MAX)
+    return Finding(Kind.RUNWAY, level, f"{_some(lines)}{cure}", numbers, lines, cures, said=_LINES_MAX)
 
 
 def _not_seen(named: tuple[str, ...], why: Unknown | None) -> Finding:

@@ -194,7 +194,8 @@ def numbers(seen: MetricLook) -> Samples:
         found["sls_lake_shard_rows", of] = float(shard.rows)
         if shard.lag_s is not None and not shard.left:
             found["sls_lake_shard_lag_seconds", of] = shard.lag_s
-            found["sls_lake_shard_waiting_bytes", of] = float(shard.backlog.raw_bytes if shard.backlog else 0)
+            if shard.behind_bytes is not None:
+                found["sls_lake_shard_waiting_bytes", of] = float(shard.behind_bytes)
     for state, count in Counter(shard.state for shard in seen.shards).items():
         found["sls_lake_shards", labels(logstore=name, state=state)] = float(count)
     leases = Counter(lease for shard in seen.shards for lease in shard.consumers.items())
