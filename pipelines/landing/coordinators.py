@@ -234,7 +234,7 @@ def _filled_by(logstore: Logstore, where: str, reader: str) -> str:
     if _beside_leases(logstore, reader) or not is_group_name(reader):
         return ""
     named = ("--from", f"group:{reader}", "--to", where, "--reader", reader, "--forward-only")
-    return commands.shown(Call(("checkpoints", "set", *named)))
+    return commands.shown(Call(("checkpoints", "set", *named)), logstore.option)
 
 
 def _database(text: str) -> str:
