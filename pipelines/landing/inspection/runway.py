@@ -190,16 +190,26 @@ def _look(
             return replace(gone, lost=True)
         if entry is not None and not closed and entry.frontier < head.begin:
             return replace(gone, lost=True)
-        oldest = min((max(gap.begin, head.begin) for gap in owed if gap.end > head.begin), default=None)
         since_s, owed_since_s = (
-            None if at is None else heads.cursor_time_s(shard, at) for at in (_behind(entry, head), oldest)
+            None if at is None else heads.cursor_time_s(shard, at)
+            for at in (_behind(entry, head), _first_owed(owed, head))
         )
     except (ShardGone, CursorExpired):
         # Retention passed between two of the calls.
         return gone
-    first_s = min((at_s for at_s in (since_s, owed_since_s) if at_s is not None), default=None)
-    left_s = None if retention_s is None or first_s is None else first_s + retention_s - now_s
+    left_s = _left_s((since_s, owed_since_s), retention_s, now_s)
     return ShardRunway(shard, since_s, left_s, pace=pace, owed_since_s=owed_since_s)
+
+
+def _left_s(since_s: Iterable[int | None], retention_s: float | None, now_s: float) -> float | None:
+    """Seconds until the oldest of these is deleted; None: there is none, or none is ever deleted."""
+    first_s = min((at_s for at_s in since_s if at_s is not None), default=None)
+    return None if retention_s is None or first_s is None else first_s + retention_s - now_s
+
+
+def _first_owed(owed: Iterable[Gap], head: Head) -> Cursor | None:
+    """The cursor of the oldest log that was skipped and is still there."""
+    return min((max(gap.begin, head.begin) for gap in owed if gap.end > head.begin), default=None)
 
 
 def _behind(entry: ShardLedger | None, head: Head) -> Cursor | None:

@@ -107,8 +107,7 @@ def plan_give_up(
     short = _short(place, there)
     _check_same_rows(place, lost, {shard: a + b for shard, (a, b) in short.items()})
     windows = list(windows_in(place.table, place.origin.id))
-    forgotten = place.state.forgotten
-    closed = frozenset(hour for hour in _hours(place, lost) if forgotten.lacks(place.origin.id, hour))
+    closed = _closed(place, lost)
     landed = [shard for shard, (rows, _) in short.items() if rows]
     taken = {shard: _cursors(place, shard, kept, lost, closed, windows) for shard in landed}
     ledger = place.ledger.with_shards(
@@ -124,7 +123,7 @@ def plan_give_up(
             ledgers={**place.state.ledgers, ledger.origin: ledger},
             adopted=_adopted(place, there, given),
             deed=Deed(Operation.GIVE_UP),
-            forgotten=forgotten.closed(place.origin.id, closed),
+            forgotten=place.state.forgotten.closed(place.origin.id, closed),
             dropped=frozenset(task.file.file_path for task in lost),
         ),
     )
@@ -187,6 +186,12 @@ def _check_same_rows(place: Place, lost: Iterable[FileScanTask], short: Mapping[
             "changed",
             cures=(commands.ADOPT_REST,),
         )
+
+
+def _closed(place: Place, lost: Iterable[FileScanTask]) -> frozenset[int]:
+    """The hours of lost files of which nothing lands again."""
+    forgotten, origin = place.state.forgotten, place.origin.id
+    return frozenset(hour for hour in _hours(place, lost) if forgotten.lacks(origin, hour))
 
 
 def _hours(place: Place, lost: Iterable[FileScanTask]) -> dict[int, int]:

@@ -239,9 +239,9 @@ def _runway(left: TimeLeft, logstore: Logstore) -> Finding:
     if named or found.lost:
         level = Level.FAIL
     short = found.short(warn_s)
-    by_runs = bool(named) or not short or not all(shard.owed for shard in short)
-    cure = f": {CURE}" * (level is not Level.OK and by_runs)
-    cures = (commands.OWED,) * any(shard.owed for shard in short)
+    owed = sum(shard.owed for shard in short)
+    only_owed = 0 < owed == len(short) and not named  # then no run helps
+    cure = f": {CURE}" * (level is not Level.OK and not only_owed)
     if level is Level.OK and found.suspect:
         level = Level.WARN
     numbers: dict[str, float | str] = {"warning below h": warn_s / HOUR_S, "error below h": fail_s / HOUR_S}
@@ -250,6 +250,7 @@ def _runway(left: TimeLeft, logstore: Logstore) -> Finding:
     if found.least_s is None:
         numbers |= {"shards": len(found.shards), "shards short": len(short)}
     lines = (*named, *spoken(found, warn_s))
+    cures = (commands.OWED,) * bool(owed)
     return Finding(Kind.RUNWAY, level, f"{_some(lines)}{cure}", numbers, lines, cures, said=_LINES_MAX)
 
 
