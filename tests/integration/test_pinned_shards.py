@@ -220,6 +220,25 @@ def test_children_of_a_named_shard_that_nobody_reads_are_told_until_somebody_nam
     world.assert_proved()
 
 
+def test_children_are_told_of_when_retention_has_taken_their_parent_from_the_list(world: World) -> None:
+    mine, other = named(world, 0), named(world, 1)
+    world.put(40)
+    settle(world)
+    for logstore in (mine, other):
+        world.land(logstore=logstore)
+    world.emulator.admin.split(PROJECT, "access_logs", 0)
+    world.put(30, key=LOW)
+    settle(world)
+    assert world.land(logstore=mine).closed == (0,)
+    assert world.land(logstore=named(world, 1, 2)).rows
+    world.emulator.admin.retain(PROJECT, "access_logs", shard=0, drop=True)
+
+    level, text = lag_of(world, mine)
+
+    assert level is Level.WARN and "shard 0, split or merged, went on as 3, which" in text
+    assert lag_of(world, other)[0] is Level.OK
+
+
 def test_a_merge_of_shards_of_two_deployments_is_told_to_both(world: World) -> None:
     both = [named(world, 0), named(world, 1)]
     world.put(40)

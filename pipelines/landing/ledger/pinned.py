@@ -48,20 +48,24 @@ def unread(logstore: Logstore, shards: Iterable[Shard], ledger: Ledger) -> Mappi
     """The listed shards that came of one that the settings name, that they do not name, and of which no live
     run has landed anything -> the named shards that they came of. None where the settings name no shards.
 
-    Lineage is what the list tells: once retention took a named parent, its children are shards like others.
+    Lineage is what the list tells. Once retention took a named parent, nothing does, and each shard without
+    parents of which nothing has landed counts as its child: shards come of others, and nobody reads this one.
     """
     if logstore.shards is None:
         return {}
     listed = list(shards)
     above, named = parents(listed), frozenset(logstore.shards)
+    taken = frozenset(s for s in named if s not in above and s in ledger.shards and ledger.shards[s].closed)
     came_of: dict[int, frozenset[int]] = {}
     for shard in sorted(above):  # parents have lower ids
         if shard in named:
             came_of[shard] = frozenset({shard})
         elif _begun(ledger, shard):
             came_of[shard] = frozenset()  # whoever reads it is told of its children
-        else:
+        elif above[shard]:
             came_of[shard] = frozenset[int]().union(*(came_of[parent] for parent in above[shard]))
+        else:
+            came_of[shard] = taken
     return {shard: tuple(sorted(of)) for shard, of in came_of.items() if of and shard not in named}
 
 
