@@ -142,7 +142,7 @@ class LandingConflict(SlsError):
 
 
 class LandingUnknown(SlsError):
-    """The answer to a commit was lost and the table could not be read in time.
+    """The answer to a commit was lost and the table could not be read in time, or does not say any more.
 
     Nothing may be deleted; the next run reads the ledger and knows.
     """

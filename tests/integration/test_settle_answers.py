@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.landing.commit.operation import Tools, execute
 from pipelines.landing.maintenance.maintain import Maintainer
+from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.recovery.register import plan_register, register
 from pipelines.landing.recovery.start_over import plan_start_over, start_over
 from sls_io.values.errors import CommitStands, LandingUnknown
 from tests.worlds.lossy_catalog import LossyCatalog, lossy
-from tests.worlds.one_logstore import World
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, World
 
 
 @pytest.fixture
@@ -95,3 +97,31 @@ def test_an_expiry_stands_where_the_catalog_is_silent_after_it(world: World, cat
     catalog.down = False
     assert len(world.table.metadata.snapshots) == 2
     assert world.land().rows == 30
+
+
+def test_what_was_made_and_expired_before_anybody_looked_is_unknown_and_never_nothing(
+    world: World, catalog: LossyCatalog
+) -> None:
+    """Of three snapshots an expiry has left two: main says neither that the undo was made, nor that not."""
+
+    def others() -> None:
+        for _ in range(2):
+            world.at(world.emulator.admin.now() + 60)
+            world.land()
+            world.put(5)
+        Maintainer(world.logstore, world.lake, snapshots_max=2).execute(["expire"])
+
+    world.at(HOUR0_S + 3600 + 60)
+    world.land()
+    world.put(5)
+    with world.client as client:
+        planned = plan_undo(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1))
+    catalog.script.append("overtaken")
+    catalog.meanwhile = others
+
+    with pytest.raises(LandingUnknown, match="nobody can tell whether it was made") as said:
+        execute(world.lake, planned, Tools(engine=world.engine))
+
+    assert "nothing was changed" not in str(said.value)
+    undone = [window for one in world.ledger.shards.values() for window in one.withdrawn.pairs]
+    assert undone, "it was made"

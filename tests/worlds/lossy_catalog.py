@@ -10,6 +10,7 @@ It is a catalog of its own as PyIceberg loads one (`py-catalog-impl`), with the 
     doubled   the commit is made and answered, and the same request comes again at `deliver`
     last      the commit is made and answered, and it is the last answer: no table is loaded while `down`
     gone      the same, and that answer is lost, too
+    overtaken the commit is made, then comes what others do `meanwhile`, then its answer is an error
 """
 
 import threading
@@ -45,6 +46,7 @@ class LossyCatalog(SharingSqlCatalog):
         self.error: Exception | None = None
         self.down = False
         self.loads_left: int | None = None
+        self.meanwhile: Callable[[], object] = lambda: None
         self._held: list[Callable[[], object]] = []
         self._delivered = threading.Event()
 
@@ -60,8 +62,10 @@ class LossyCatalog(SharingSqlCatalog):
             if word == "last":
                 return answer
             raise ConnectionError("server closed the connection")
-        if word == "lost":
+        if word in ("lost", "overtaken"):
             commit(table, requirements, updates)
+            if word == "overtaken":
+                self.meanwhile()
             raise self.error or ConnectionError("server closed the connection")
         if word == "refused":
             raise self.error or ConnectionError("could not send the request")

@@ -43,7 +43,7 @@ from pyiceberg.table.update import (
 from pipelines.landing.commit import publish
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import Unreadable, entries_of, manifests_of
-from pipelines.landing.ledger.state import TableState, held_columns, landed_snapshot
+from pipelines.landing.ledger.state import TableState, ancestry, held_columns, landed_snapshot
 from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.ledger.values import Adopted, Deed, Forgotten, Landed
 from pipelines.landing.table import commands
@@ -190,7 +190,7 @@ def commit(lake: Lake, table: Table, state: TableState, asked: Commit, *, now_ms
 
     Raises TransportError when its manifests cannot be written and LandingConflict when the table is not
     `state` any more (nothing was changed then), and LandingUnknown when the answer was lost and may
-    still come true.
+    still come true, or the table does not say any more whether it did.
 
     Built and sent once. Whoever is refused has looked at an older table, and what a person agreed to was
     about that.
@@ -207,9 +207,20 @@ def commit(lake: Lake, table: Table, state: TableState, asked: Commit, *, now_ms
     except Unreadable as error:
         # Also what was swept between the look and the commit.
         raise TransportError(f"{error}, so nothing was changed", cures=error.cures) from error
-    number = request.snapshot_id
-    _send(lake, table, state, request, lambda now: landed_snapshot(now, [number]) is not None)
-    return number
+    _send(lake, table, state, request, lambda now: _landed(now, state, request.snapshot_id))
+    return request.snapshot_id
+
+
+def _landed(now: Table, state: TableState, snapshot_id: int) -> bool | None:
+    """Whether a snapshot on top of `state` is part of main; None where nobody can tell any more.
+
+    Story: the answer to an undo is lost, two landings come on top of it, and an expiry keeps two snapshots.
+    Main does not name the undo's snapshot, and it would not name it either if the undo had never arrived.
+    """
+    if landed_snapshot(now, [snapshot_id]) is not None:
+        return True
+    since = {id for s in ancestry(now) for id in (s.snapshot_id, s.parent_snapshot_id)}
+    return False if state.head is None or state.head in since else None
 
 
 def _expired(table: Table, state: TableState, asked: Expiry) -> publish.Request:
@@ -223,12 +234,18 @@ def _expired(table: Table, state: TableState, asked: Expiry) -> publish.Request:
 
 
 def _send(
-    lake: Lake, table: Table, state: TableState, request: publish.Request, there: Callable[[Table], bool]
+    lake: Lake,
+    table: Table,
+    state: TableState,
+    request: publish.Request,
+    there: Callable[[Table], bool | None],
 ) -> None:
-    """Send a request once; where it is not accepted the table decides, and `there` says whether it has it.
+    """Send a request once; where it is not accepted the table decides, and `there` says whether it has it, or
+    None where the table does not say.
 
     Raises LandingConflict when the table is not `state` any more (nothing was changed then), and
-    LandingUnknown when nobody else changed it and the request is not there, so that it may still arrive.
+    LandingUnknown when nobody else changed it and the request is not there, so that it may still arrive, or
+    when others changed so much that nobody can tell.
     """
     name = ".".join(table.name())
     refusal = publish.send(table.catalog, table, request, deadline_s=DEADLINE_S)
@@ -242,7 +259,8 @@ def _send(
             "the same again is safe",
             cures=(commands.WINDOWS.plus(does="shows whether it is there, when the table can be read"),),
         ) from error
-    if reloaded is not None and there(reloaded):
+    found = None if reloaded is None else there(reloaded)
+    if found:
         return
     if reloaded is not None and _is_as(reloaded, state):
         cure = refusal.why.cure if refusal.why else "run it again"
@@ -250,6 +268,12 @@ def _send(
             f"the commit to {name} was not confirmed by the catalog ({lake.place}: {refusal}) and is not "
             f"there{'' if refusal.why else ' yet; another program may hold it'}. "
             f"{cure[0].upper()}{cure[1:]}: nothing is done twice, should the first one still arrive"
+        )
+    if found is None:
+        raise LandingUnknown(
+            f"the commit to {name} was not confirmed by the catalog ({lake.place}: {refusal}), and the "
+            "snapshot that it began from has left the history of main, so nobody can tell whether it was "
+            "made. Look again without --execute: what is done by now is not done again"
         )
     raise LandingConflict(
         f"somebody else committed to {name} between the look and the commit, so nothing was changed; "
