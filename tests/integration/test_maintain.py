@@ -29,6 +29,7 @@ from sls_io.values.clock import SYSTEM_CLOCK, ManualClock, SystemClock
 from sls_io.values.errors import CommitStands, ConfigError, LandingConflict, LedgerBroken, TransportError
 from tests.worlds.changed_table import append_by_hand, compact, roll_back
 from tests.worlds.command_line import Command
+from tests.worlds.lossy_catalog import lossy
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, World
 from tests.worlds.two_logstores import second_logstore
 from tests.worlds.two_runs import At
@@ -289,6 +290,58 @@ def test_a_snapshot_that_somebody_named_stays(sealed: World) -> None:
 
     assert sealed.table.metadata.refs["audit"].snapshot_id == first
     assert sealed.table.scan(snapshot_id=first).to_arrow().num_rows == 20
+
+
+def named(world: World) -> int:
+    """Put the tag `audit` on the first landing."""
+    first = world.table.metadata.snapshots[1].snapshot_id
+    world.table.manage_snapshots().create_tag(first, "audit").commit()
+    return first
+
+
+def test_a_snapshot_that_somebody_names_between_plan_and_commit_stays(sealed: World) -> None:
+    named_then = At("expire.built", lambda: named(sealed))
+
+    done = maintainer(sealed, snapshots_max=2, on_event=named_then).execute(["expire"])
+
+    first = sealed.table.metadata.refs["audit"].snapshot_id
+    assert done.expired and first not in done.expired and done.put_off == ()
+    assert sealed.table.scan(snapshot_id=first).to_arrow().num_rows == 20
+
+
+def test_a_name_that_moves_to_an_old_snapshot_while_an_expiry_is_on_its_way_stays(sealed: World) -> None:
+    head = sealed.table.metadata.current_snapshot_id
+    assert head is not None
+    sealed.table.manage_snapshots().create_tag(head, "audit").commit()
+    sealed.lake, catalog = lossy(sealed.lake)
+    catalog.script.append("outrun")
+    catalog.meanwhile = lambda: named(sealed)
+
+    done = maintainer(sealed, snapshots_max=2).execute(["expire"])
+
+    assert sealed.table.metadata.refs["audit"].snapshot_id == sealed.table.metadata.snapshots[0].snapshot_id
+    assert done.expired and done.put_off == ()
+
+
+def test_a_name_that_leaves_with_its_snapshot_is_told_and_the_files_stay_for_once(sealed: World) -> None:
+    """No commit can require that no name is made, so this one is found afterwards."""
+    maintainer(sealed).execute(["compact"])
+    age([*on_disk(sealed)])
+    before, first = on_disk(sealed), sealed.table.metadata.snapshots[1].snapshot_id
+    sealed.lake, catalog = lossy(sealed.lake)
+    catalog.script.append("outrun")
+    catalog.meanwhile = lambda: named(sealed)
+
+    done = maintainer(sealed, snapshots_max=2).execute(["expire", "sweep", "metadata"])
+
+    (said,) = done.put_off
+    assert said.startswith(f"sweep, metadata: 'audit' was put on snapshot {first}") and done.unsettled
+    lists = Path(said.rpartition("file://")[2].split()[0])
+    assert lists.exists() and f'"audit":{{"snapshot-id":{first}' in lists.read_text().replace(" ", "")
+    assert done.swept == done.metadata == () and before <= on_disk(sealed)
+    assert maintainer(sealed).execute(["sweep"]).swept, "the next one"
+    sealed.land()
+    proved(sealed)
 
 
 def test_old_files_that_nothing_refers_to_go_and_nothing_else_does(sealed: World) -> None:

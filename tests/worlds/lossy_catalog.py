@@ -11,6 +11,7 @@ It is a catalog of its own as PyIceberg loads one (`py-catalog-impl`), with the 
     last      the commit is made and answered, and it is the last answer: no table is loaded while `down`
     gone      the same, and that answer is lost, too
     overtaken the commit is made, then comes what others do `meanwhile`, then its answer is an error
+    outrun    what others do `meanwhile` comes first, then the commit is tried
 """
 
 import threading
@@ -62,6 +63,8 @@ class LossyCatalog(SharingSqlCatalog):
             if word == "last":
                 return answer
             raise ConnectionError("server closed the connection")
+        if word == "outrun":
+            self.meanwhile()
         if word in ("lost", "overtaken"):
             commit(table, requirements, updates)
             if word == "overtaken":

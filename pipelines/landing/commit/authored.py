@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import (
     UNASSIGNED_SEQ,
     DataFile,
@@ -197,8 +198,8 @@ def commit(lake: Lake, table: Table, state: TableState, asked: Commit, *, now_ms
     """
     if isinstance(asked, Expiry):
         leaving = frozenset(asked.snapshots)
-        request = _expired(table, state, asked)
-        _send(lake, table, state, request, lambda now: not leaving & {s.snapshot_id for s in now.snapshots()})
+        request = _expired(lake, table, state, asked)
+        _send(lake, table, request, lambda now: not leaving & {s.snapshot_id for s in now.snapshots()})
         return request.snapshot_id
     try:
         request = build(table, state, asked, now_ms=now_ms)
@@ -207,7 +208,7 @@ def commit(lake: Lake, table: Table, state: TableState, asked: Commit, *, now_ms
     except Unreadable as error:
         # Also what was swept between the look and the commit.
         raise TransportError(f"{error}, so nothing was changed", cures=error.cures) from error
-    _send(lake, table, state, request, lambda now: _landed(now, state, request.snapshot_id))
+    _send(lake, table, request, lambda now: _landed(now, state, request.snapshot_id))
     return request.snapshot_id
 
 
@@ -223,27 +224,35 @@ def _landed(now: Table, state: TableState, snapshot_id: int) -> bool | None:
     return False if state.head is None or state.head in since else None
 
 
-def _expired(table: Table, state: TableState, asked: Expiry) -> publish.Request:
+def _expired(lake: Lake, table: Table, state: TableState, asked: Expiry) -> publish.Request:
+    """Fenced by every ref there is: whoever takes a snapshot out takes the refs on it along.
+
+    Story: between plan and commit somebody puts the tag `audit` on an old snapshot. The expiry goes by, the
+    tag is gone, and the sweep deletes what it should keep. No requirement forbids a name that is new, so refs
+    are looked at once more, right before; `left_too` finds what is made after that.
+    """
+    name = ".".join(table.name())
+    now = lake.load(name) or table
+    refs = {ref: on.snapshot_id for ref, on in now.metadata.refs.items() if ref != codec.TAG}
+    if held := sorted(ref for ref, snapshot_id in refs.items() if snapshot_id in asked.snapshots):
+        raise LandingConflict(
+            f"{held[0]!r} of {name} names a snapshot by now that should be expired; nothing was changed"
+        )
+    known = {**refs, MAIN_BRANCH: state.head}
     return publish.Request(
         snapshot_id=state.head or 0,
         updates=(RemoveSnapshotsUpdate(snapshot_ids=list(asked.snapshots)),),
         requirements=publish.fence(
-            table, state, (AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=state.head),)
+            table, state, [AssertRefSnapshotId(ref=ref, snapshot_id=at) for ref, at in known.items()]
         ),
     )
 
 
-def _send(
-    lake: Lake,
-    table: Table,
-    state: TableState,
-    request: publish.Request,
-    there: Callable[[Table], bool | None],
-) -> None:
+def _send(lake: Lake, table: Table, request: publish.Request, there: Callable[[Table], bool | None]) -> None:
     """Send a request once; where it is not accepted the table decides, and `there` says whether it has it, or
     None where the table does not say.
 
-    Raises LandingConflict when the table is not `state` any more (nothing was changed then), and
+    Raises LandingConflict when the table is not what it requires any more (nothing was changed then), and
     LandingUnknown when nobody else changed it and the request is not there, so that it may still arrive, or
     when others changed so much that nobody can tell.
     """
@@ -262,7 +271,7 @@ def _send(
     found = None if reloaded is None else there(reloaded)
     if found:
         return
-    if reloaded is not None and _is_as(reloaded, state):
+    if reloaded is not None and _is_as(reloaded, request):
         cure = refusal.why.cure if refusal.why else "run it again"
         raise LandingUnknown(
             f"the commit to {name} was not confirmed by the catalog ({lake.place}: {refusal}) and is not "
@@ -281,17 +290,17 @@ def _send(
     )
 
 
-def _is_as(table: Table, state: TableState) -> bool:
+def _is_as(table: Table, request: publish.Request) -> bool:
     """Whether all that a request was fenced by is still so.
 
     A table that is as it was and lacks the commit: nobody was first, so the request may still be on its way.
     """
-    now, tag = table.metadata, table.metadata.refs.get(codec.TAG)
-    return (now.current_snapshot_id, now.current_schema_id, now.default_spec_id) == (
-        state.head,
-        state.schema_id,
-        state.spec_id,
-    ) and (tag.snapshot_id if tag else None) == state.tagged
+    try:
+        for requirement in request.requirements:
+            requirement.validate(table.metadata)
+    except CommitFailedException:
+        return False
+    return True
 
 
 def _manifests(

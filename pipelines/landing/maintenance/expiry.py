@@ -1,5 +1,6 @@
-"""Which snapshots leave the metadata: of many the old ones. Pure."""
+"""Which snapshots leave the metadata: of many the old ones; and what left with them."""
 
+from collections.abc import Collection, Mapping
 from itertools import islice
 
 from pyiceberg.table import Table
@@ -8,6 +9,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.ledger.state import ancestry
 from pipelines.landing.ledger.summary import summary_bytes
+from pipelines.landing.table import former
 
 SNAPSHOTS_MAX, SNAPSHOTS_MIN = 200, 20
 LEDGER_BYTES_MAX = 20_000_000
@@ -54,3 +56,20 @@ def expired(
     if len(snapshots) + coming <= snapshots_max:
         return ()
     return tuple(s.snapshot_id for s in snapshots if s.snapshot_id not in kept and s.timestamp_ms < since_ms)
+
+
+def left_too(table: Table, leaving: Collection[int]) -> tuple[Mapping[str, int], str]:
+    """The refs that left with these snapshots, and the metadata file that still has both. No refs where that
+    file cannot be read.
+
+    A ref that was made when the expiry was on its way already: what the catalog changed says whether.
+    """
+    for entry in reversed(table.metadata.metadata_log):
+        try:
+            before = former.read(table.io, entry.metadata_file)
+        except OSError:
+            break
+        if before is None or any(s.snapshot_id in leaving for s in before.snapshots):
+            refs = before.refs.items() if before else ()
+            return {n: ref.snapshot_id for n, ref in refs if ref.snapshot_id in leaving}, entry.metadata_file
+    return {}, ""

@@ -42,7 +42,7 @@ from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance import compact
 from pipelines.landing.maintenance.compact import CompactableHour, Left
-from pipelines.landing.maintenance.expiry import affordable, expired
+from pipelines.landing.maintenance.expiry import affordable, expired, left_too
 from pipelines.landing.run.driver import PUBLISH_DEADLINE_S, RELOAD_DEADLINE_S
 from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract
@@ -224,6 +224,7 @@ class Maintainer:
         leaving = tuple[int, ...]()
         if "expire" in steps and self._whole(self._look(), ["expire"]):
             leaving = self._expire(deletes)
+            deletes = self._alone(leaving, ", ".join(deleting) or "expire") and deletes
         refreshed, swept, metadata = None, tuple[Orphan, ...](), tuple[Orphan, ...]()
         if deletes and self._whole(self._look(), deleting):
             looked = self._refresh()
@@ -366,6 +367,17 @@ class Maintainer:
             return ()
         self._made.what = f"an expiry of {len(leaving)} snapshots of {self.name} is committed"
         return leaving
+
+    def _alone(self, leaving: Collection[int], steps: str) -> bool:
+        """Whether no ref left with these snapshots; else `steps` are put off, for its files."""
+        refs, file = left_too(self._look().table, leaving) if leaving else ({}, "")
+        for ref, snapshot in sorted(refs.items()):
+            self._put_off.append(
+                f"{steps}: {ref!r} was put on snapshot {snapshot} in the moment in which that expired, and "
+                f"is gone with it. Its files stay until the next maintenance: until then {file} leads to them"
+            )
+            self._unsettled = True
+        return not refs
 
     def _expiry(self, later: int) -> Planned[tuple[int, ...]]:
         """Somebody else's commits may be on top of the newest landing. With snapshots between the two gone
