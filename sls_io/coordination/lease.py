@@ -16,6 +16,10 @@ counts as alive, and time in which the tables could not be read proves nothing: 
 A run that lasts seconds sees nothing for a whole timeout. What its holder's run before has seen counts,
 too: a sign of life that is older than that run, and older than a timeout, is `carried`. It needs no
 watching for a timeout any more, only for as long as a living owner needs to show itself (`grace_s`).
+
+Stamps only rise, so one wrong clock puts all of them ahead: each later one is a millisecond more, and they
+say who was later, and not how long ago. While they are ahead of our clock by more than a timeout, none of
+them proves that a timeout has passed: who gave no sign since the run before is watched for a whole one.
 """
 
 from collections.abc import Mapping
@@ -97,21 +101,36 @@ class View:
         Worked example: our clock says 1,000 and a lease says 1,200, written by one whose clock is ahead: ours
         is 1,201. Who sorts by stamps sees the later change as later.
         """
+        return max(int(now_s * 1000), self._newest_ms + 1)
+
+    def ahead(self, now_s: float, timeout_s: float) -> bool:
+        """Whether its stamps are so far ahead of our clock that their distances say nothing of time.
+
+        Story: b's clock is a day ahead for one run. a's next stamp is a millisecond later than b's, and so
+        on, for a day: nobody's is ever a timeout older than another's, and what b held when it died was
+        nobody's for all of that day.
+        """
+        return self._newest_ms > (now_s + timeout_s) * 1000
+
+    @property
+    def _newest_ms(self) -> int:
         stamps = [lease.stamp_ms for lease in self.leases.values()]
-        return max(int(now_s * 1000), max([*stamps, *self.instances.values()], default=0) + 1)
+        return max([*stamps, *self.instances.values()], default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
     """Since when which lease and which instance was seen unchanged; seconds of our monotonic clock.
 
-    `read_s` is the last look. `carried` are those of which the holder's run before has seen nothing either.
+    `read_s` is the last look. `carried` are those of which the holder's run before has seen nothing either;
+    `whole`: they are watched for a whole timeout all the same, since stamps say nothing of time.
     """
 
     leases: Mapping[int, tuple[int, float]] = field(default_factory=dict)
     instances: Mapping[str, tuple[int, float]] = field(default_factory=dict)
     read_s: float = float("-inf")
     carried: frozenset[int | str] = frozenset()
+    whole: bool = False
 
     def after(self, view: View, at_s: float, timeout_s: float) -> "Watch":
         """After a look at `at_s`. What changed, and what is new, is seen as alive from now on.
@@ -133,20 +152,23 @@ class Watch:
         ids = {shard: lease.lease_id for shard, lease in view.leases.items()}
         leases, changed = _seen(self.leases, ids, at_s, blind_s)
         instances, shown = _seen(self.instances, view.instances, at_s, blind_s)
-        return Watch(leases, instances, at_s, self.carried - changed - shown)
+        return Watch(leases, instances, at_s, self.carried - changed - shown, self.whole)
 
-    def carry(self, view: View, me: str, *, stamp_ms: int, timeout_s: float) -> "Watch":
+    def carry(self, view: View, me: str, *, now_s: float, timeout_s: float) -> "Watch":
         """With what the run before of `me` has seen: whoever has given no sign of life since that run gave
-        its last, and none for a timeout before `stamp_ms`. Without such a run nothing is carried.
+        its last, and none for a timeout before our wall time `now_s`. Without such a run nothing is carried.
 
         Worked example, with a timeout of 60 s and a grace of 10: our run before gave its last sign of life at
         12:00:00, now it is 12:05:00. A lease of b renewed at 11:59:30 was silent while that run looked, and
         has been since: it is carried, and needs 10 s more. One of c renewed at 12:00:30 is seen for the first
-        time: a whole timeout.
+        time: a whole timeout. Were the newest stamp one of tomorrow, the lease of b would need a whole
+        timeout, too, and be waited for.
         """
         if me not in view.instances:
             return self
-        newest_ms = min(view.instances[me], stamp_ms - int(timeout_s * 1000))
+        newest_ms, whole = view.instances[me], view.ahead(now_s, timeout_s)
+        if not whole:
+            newest_ms = min(newest_ms, view.next_stamp_ms(now_s) - int(timeout_s * 1000))
         leases = {s for s, one in view.leases.items() if one.owner != me and view.sign_ms(s) <= newest_ms}
         names = {name for name, sign_ms in view.instances.items() if name != me and sign_ms <= newest_ms}
         # Clocks differ a little, so their `grace_s` begins now, however long they were watched.
@@ -154,12 +176,12 @@ class Watch:
         shown = {
             n: (value, self.read_s if n in names else at_s) for n, (value, at_s) in self.instances.items()
         }
-        return Watch(seen, shown, self.read_s, frozenset({*leases, *names}))
+        return Watch(seen, shown, self.read_s, frozenset({*leases, *names}), whole)
 
     def silent(self, key: int | str, at_s: float, *, timeout_s: float, grace_s: float) -> bool:
         """Whether the lease of shard `key`, or the instance of that name, was watched for long enough."""
         seen = self.instances.get(key) if isinstance(key, str) else self.leases.get(key)
-        needed_s = min(grace_s, timeout_s) if key in self.carried else timeout_s
+        needed_s = min(grace_s, timeout_s) if key in self.carried and not self.whole else timeout_s
         return seen is not None and at_s - seen[1] >= needed_s
 
 
@@ -303,7 +325,8 @@ def forgettable(view: View, watch: Watch, me: str, at_s: float, terms: Terms) ->
 
 
 def missing(view: View, watch: Watch, at_s: float, terms: Terms) -> frozenset[int | str]:
-    """Of the carried ones those that may still show themselves: waiting for `grace_s` says whether."""
+    """Of the carried ones those that may still show themselves: waiting, for `grace_s` or, where stamps are
+    ahead, for a timeout, says whether."""
     return frozenset(
         key
         for key in watch.carried

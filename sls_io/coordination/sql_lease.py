@@ -8,16 +8,17 @@ of things, the clock and the patience.
     renew    a new id for each lease, a look, and the shards that were taken a timeout ago are begun
     release  what another has taken is handed over now; the rest is free, with our name on it
 
-Short runs. A run that ends lets go of its leases and leaves its name on them. Whoever has the fewest may
-take some of them, and begins at once since nobody works on them; the others stay for the next run of the
-same name, which takes them back without waiting. A run that is killed leaves leases that nobody renews: the
-next one of its name renews them and goes on. So a run waits in three cases only: nothing is free for it;
-all it got was taken from somebody who works on it, who has one timeout to save its checkpoints; or somebody
-gave no sign of life since our run before and for a timeout, then it waits for two renewals, until that one
-shows itself or is given up. What is taken while our run already has shards to work on is begun by a later
-run: a run does not wait for more work. For that it keeps its stamp of the taking, so that the timeout
-passes between runs, too. As with the service's group, a holder between its runs keeps its shards while the
-group's timeout is longer than the schedule's interval.
+Short runs. A run that ends lets go of its leases and leaves its name on them. Whoever has the fewest may take
+some of them, and begins at once since nobody works on them; the others stay for the next run of the same
+name, which takes them back without waiting. A run that is killed leaves leases that nobody renews: the next
+one of its name renews them and goes on. So a run waits in three cases only: nothing is free for it; all it
+got was taken from somebody who works on it, who has one timeout to save its checkpoints; or somebody gave no
+sign of life since our run before and for a timeout, then it waits for two renewals, until that one shows
+itself or is given up. Where one wrong clock has put the stamps ahead of ours by more than a timeout, it waits
+for a whole timeout in the last two cases, although it has shards to work on. What is taken while our run
+already has shards to work on is begun by a later run: a run does not wait for more work. For that it keeps
+its stamp of the taking, so that the timeout passes between runs, too. As with the service's group, a holder
+between its runs keeps its shards while the group's timeout is longer than the schedule's interval.
 
 Long runs take again with each `claim`, from living holders every second timeout at most.
 
@@ -149,7 +150,7 @@ class SqlLease:
                 failure = error
             now_s = self._clock.monotonic()
             held = self._held.working(now_s)
-            missing = leases.missing(self._view, self._watch, now_s, self._terms)
+            missing = self._missing(now_s)
             if held and not missing and failure is None:
                 return self._claim()
             pause_s = self._pause_s()
@@ -158,6 +159,15 @@ class SqlLease:
                     return self._claim()
                 raise failure or self._refused or self._nothing_to_be_had(self._view)
             self._clock.sleep(pause_s)
+
+    def _missing(self, now_s: float) -> bool:
+        """Whether to wait on: somebody may yet show itself, or this run must begin what it took.
+
+        A later run would begin it once the stamp of the taking is old. While stamps are ahead, none is.
+        """
+        if leases.missing(self._view, self._watch, now_s, self._terms):
+            return True
+        return bool(self._held.waiting) and self._view.ahead(self._clock.now(), self._terms.timeout_s)
 
     def _patience_s(self, coming: bool) -> float:
         """How long a claim is waited for; until a timeout is over where shards are `coming` with it."""
@@ -268,9 +278,8 @@ class SqlLease:
         view = self._look()
         stamp_ms = self._stamp_ms()
         if not self._carried:
-            self._watch = self._watch.carry(
-                view, self.holder, stamp_ms=stamp_ms, timeout_s=self._terms.timeout_s
-            )
+            now_s, timeout_s = self._clock.now(), self._terms.timeout_s
+            self._watch = self._watch.carry(view, self.holder, now_s=now_s, timeout_s=timeout_s)
             self._carried = True
         self._change(lambda: self._store.join(self.holder, stamp_ms))
         if new := sorted(self._given.keys() - view.leases.keys()):

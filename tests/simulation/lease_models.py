@@ -11,6 +11,10 @@ QUICK = (
     Model("overtaken and asleep", shards=1, kinds=(OVERTAKEN, SLEEPS), verbs=("take", "renew", "consume")),
     Model("checkpoints", shards=1, faults=0, landings=1),
     Model("two runs of one name", shards=1, faults=0, landings=2, names=("a", "a")),
+    Model("stamps ahead", faults=0, ahead=True),
+    Model(
+        "stamps ahead and asleep", shards=1, kinds=(SLEEPS,), verbs=("take", "renew", "consume"), ahead=True
+    ),
 )
 """What the tests explore each time."""
 
@@ -19,11 +23,12 @@ FULL = (
     Model("lost answers", kinds=(REPLY_LOST,)),
     Model("overtaken", kinds=(OVERTAKEN,), verbs=("take", "renew", "consume")),
     Model("checkpoints and lost answers", shards=1, kinds=(REPLY_LOST,), landings=2),
+    Model("all faults, stamps ahead", shards=1, ahead=True),
     Model("two faults", shards=1, faults=2, kinds=(REPLY_LOST, REQUEST_LOST)),
 )
 """What `make simulate` explores beside them."""
 
-ASLEEP, ONE_NAME, STEALING = QUICK[1], QUICK[3], QUICK[0]._replace(faults=0)
+ASLEEP, ONE_NAME, AHEAD, STEALING = QUICK[1], QUICK[3], QUICK[5], QUICK[0]._replace(faults=0)
 
 BUGS = {
     "a thief begins at once": (
@@ -58,6 +63,14 @@ BUGS = {
             "for shard in assigned(terms.assignor, living, there, owners)[me] if there else ():",
             "for shard in there:",
         ),
+    ),
+    "stamps that are ahead tell the time": (
+        AHEAD,
+        Slip(lease.Watch.carry, "view.ahead(now_s, timeout_s)", "False"),
+    ),
+    "stamps that are ahead prove that a timeout has passed": (
+        AHEAD,
+        Slip(lease.Watch.silent, " and not self.whole", ""),
     ),
     "any lease id will do": (ASLEEP, Slip(DictLeases._unchanged, "lease.lease_id == lease_id", "True")),
     "a checkpoint goes back": (

@@ -31,6 +31,7 @@ AGE_MAX = 4
 SAME, OTHER = 1, 2
 _EPOCH_S = 1_700_000_010
 _STAMP_AGE_MAX = 3
+_BEHIND_S = 1000 * TIMEOUT_S
 _LATE_IDS = 50
 _NAMES_IDS = frozenset({"renew", "consume", "take", "free"})
 
@@ -54,6 +55,7 @@ class Process(NamedTuple):
     instances: tuple[tuple[str, bool, int], ...] = ()
     read: int = 2
     carried: frozenset[int | str] = frozenset()
+    whole: bool = False
     ids: tuple[tuple[int, int], ...] = ()
     lost: tuple[tuple[int, int], ...] = ()
     owned: tuple[tuple[int, bool], ...] = ()
@@ -98,7 +100,8 @@ class Shared(NamedTuple):
 
 class Model(NamedTuple):
     """What is explored. `landings`: how many a shard may get, each with its checkpoint; `verbs`: the changes
-    that faults strike at, all where none is named."""
+    that faults strike at, all where none is named; `ahead`: stamps are ahead of everybody's clock, as
+    after one run whose clock was wrong."""
 
     name: str
     shards: int = 2
@@ -107,6 +110,7 @@ class Model(NamedTuple):
     verbs: tuple[str, ...] = ()
     landings: int = 0
     names: tuple[str, ...] = ("a", "b")
+    ahead: bool = False
 
     def __str__(self) -> str:
         landings = f", {some(self.landings, 'landing')} of each" if self.landings else ""
@@ -125,11 +129,15 @@ class Killed(BaseException):
 
 
 class _Clock(ManualClock):
-    """The world's time; whoever waits comes back later."""
+    """The world's time; whoever waits comes back later. Its wall time is so far behind stamps."""
+
+    def __init__(self, behind_s: int) -> None:
+        super().__init__()
+        self._behind_s = behind_s
 
     def begin(self) -> None:
         """Be at the moment from which a state's ages count."""
-        self._now, self._monotonic = float(_EPOCH_S), 0.0
+        self._now, self._monotonic = float(_EPOCH_S - self._behind_s), 0.0
 
     def sleep(self, duration_s: float) -> None:
         raise _Waits
@@ -235,7 +243,7 @@ class Scene:
 
     def __init__(self, model: Model, watch: Callable[[Sequence[frozenset[int]]], None]) -> None:
         self.model, self._watch = model, watch
-        self.clock, self.store = _Clock(), DictLeases()
+        self.clock, self.store = _Clock(_BEHIND_S if model.ahead else 0), DictLeases()
         self._weights = dict.fromkeys(range(model.shards), 1)
         self.wires = [_Wire(self.store) for _ in model.names]
         self.leases = [self._made(name, wire) for name, wire in zip(model.names, self.wires, strict=True)]
@@ -382,6 +390,7 @@ class Scene:
             {n: (instances.get(n, 0) if same else -1, ago(t)) for n, same, t in known.instances},
             ago(known.read),
             known.carried,
+            known.whole,
         )
         lease._held = HeldLeases(
             {number(p): ago(t) for p, t in known.ids},
@@ -418,7 +427,9 @@ class Scene:
         )
 
     def _ticks(self, stamps: Iterable[int]) -> dict[int, int]:
-        """Each stamp in ticks from now; of those that are long ago only the order matters."""
+        """Each stamp in ticks from now; of those that are long ago, or ahead, only the order matters."""
+        if self.model.ahead:
+            return {stamp: -at for at, stamp in enumerate(sorted({*stamps}, reverse=True))}
         now_ms = (_EPOCH_S + self.clock.monotonic()) * 1000
         ticks = {stamp: int((stamp - now_ms) // (TICK_S * 1000)) for stamp in stamps}
         old = sorted({t for t in ticks.values() if t <= -_STAMP_AGE_MAX}, reverse=True)
@@ -454,6 +465,7 @@ class Scene:
             ),
             age(watch.read_s),
             watch.carried,
+            watch.whole,
             places(held.ids),
             places(lease._lost),
             tuple((s, self._what(s, i) == SAME) for s, i in sorted(held.owned.items())),
@@ -470,7 +482,9 @@ class Scene:
         )
 
     def shows(self, now: int | None, known: int) -> bool:
-        """Whether a sign of life is of the tick that it was of."""
+        """Whether a sign of life is of the tick that it was of; where stamps are ahead, all are of one."""
+        if self.model.ahead:
+            return now == known
         return now is not None and now // (TICK_S * 1000) == known // (TICK_S * 1000)
 
 

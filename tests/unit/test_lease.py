@@ -139,7 +139,7 @@ def test_what_the_run_before_saw_needs_no_second_timeout() -> None:
         },
         {"me": now_ms - 200_000, "dead": old, "slow": fresh, "live": fresh},
     )
-    watch = Watch().after(view, 0.0, T).carry(view, "me", stamp_ms=now_ms, timeout_s=T)
+    watch = Watch().after(view, 0.0, T).carry(view, "me", now_s=now_ms / 1000, timeout_s=T)
     assert watch.carried == {1, "dead"}
     assert missing(view, watch, 0.0, TERMS) == {1, "dead"}
     assert not TERMS.silent(watch, 1, 0.0), "it has time to show itself"
@@ -153,13 +153,31 @@ def test_what_the_run_before_saw_needs_no_second_timeout() -> None:
 def test_without_a_run_before_nothing_is_carried() -> None:
     view = View({1: Lease(1, 7, "a", "a", None, 5)}, {"a": 5})
     watch = Watch().after(view, 0.0, T)
-    assert watch.carry(view, "me", stamp_ms=10**9, timeout_s=T).carried == frozenset()
+    assert watch.carry(view, "me", now_s=10.0**6, timeout_s=T).carried == frozenset()
 
 
 def test_a_run_a_moment_ago_carries_nobody_who_is_silent_for_less_than_a_timeout() -> None:
     view = View({1: Lease(1, 7, "a", "a", None, 980_000)}, {"a": 980_000, "me": 999_000})
-    watch = Watch().after(view, 0.0, T).carry(view, "me", stamp_ms=1_000_000, timeout_s=T)
+    watch = Watch().after(view, 0.0, T).carry(view, "me", now_s=1000.0, timeout_s=T)
     assert watch.carried == frozenset()
+
+
+def test_where_stamps_are_ahead_who_was_silent_since_the_run_before_is_watched_for_a_whole_timeout() -> None:
+    """Their distances say nothing: all of them were made since the clock of one of them was a day ahead."""
+    now_s = 1_000_000.0
+    day_ms = int(now_s + 86_400) * 1000
+    view = View(
+        {1: Lease(1, 7, "dead", "dead", None, day_ms), 2: Lease(2, 7, "live", "live", None, day_ms + 3)},
+        {"dead": day_ms, "me": day_ms + 2, "live": day_ms + 3},
+    )
+    watch = Watch().after(view, 0.0, T).carry(view, "me", now_s=now_s, timeout_s=T)
+    assert watch.carried == missing(view, watch, T - 1, TERMS) == {1, "dead"}
+    for at_s in (TERMS.grace_s, T / 2, T - 1):
+        watch = watch.after(view, at_s, T)
+        assert not TERMS.silent(watch, 1, at_s) and not TERMS.silent(watch, "dead", at_s)
+    assert TERMS.silent(watch, 1, T) and TERMS.silent(watch, "dead", T)
+    renewed = View({**view.leases, 1: held(1, "dead", lease_id=8)}, {**view.instances, "dead": day_ms + 9})
+    assert not TERMS.silent(watch.after(renewed, T, T), 1, T)
 
 
 # --- what is taken

@@ -238,6 +238,67 @@ def test_short_runs_notice_that_another_is_gone_for_good() -> None:
     assert set(world.store.instances) == {"b"}
 
 
+class Wrong(ManualClock):
+    """Another's clock, whose wall time is ahead."""
+
+    def __init__(self, true: ManualClock, ahead_s: float) -> None:
+        super().__init__()
+        self._true, self._ahead_s = true, ahead_s
+
+    def now(self) -> float:
+        return self._true.now() + self._ahead_s
+
+    def monotonic(self) -> float:
+        return self._true.monotonic()
+
+    def sleep(self, duration_s: float) -> None:
+        self._true.sleep(duration_s)
+
+
+@pytest.mark.parametrize("ahead_s", [0.0, 3600.0, 86_400.0])
+def test_a_clock_that_was_wrong_for_one_run_delays_no_takeover_by_more_than_a_timeout(ahead_s: float) -> None:
+    world, clock = World(4), ManualClock()
+
+    def run_of(name: str, ahead_s: float = 0.0, *, killed: bool = False) -> tuple[set[int], float]:
+        began_s = clock.monotonic()
+        of = world.coordinator(name, clock=Wrong(clock, ahead_s), patience_s=12.0)
+        held = of.claim().shards
+        if not killed:
+            of.release()
+        waited_s = clock.monotonic() - began_s
+        clock.advance(300)
+        return {*held}, waited_s
+
+    for name in "abab":
+        mine, _ = run_of(name)
+    run_of("a")
+    run_of("b", ahead_s)
+    theirs = {*range(4)} - mine
+    assert [run_of(name) for name in "abab"] == [(theirs, 0.0), (mine, 0.0)] * 2, (
+        "who lives is not waited for"
+    )
+    run_of("a")
+    run_of("b", killed=True)
+
+    assert run_of("a") == (theirs, 0.0), "b was there since the run before"
+    held, waited_s = run_of("a")
+
+    assert held == {0, 1, 2, 3}
+    assert waited_s <= (TIMEOUT_S if ahead_s else 0) + 3 * HEARTBEAT_S
+    assert run_of("a") == ({0, 1, 2, 3}, 0.0)
+
+
+def test_where_stamps_are_ahead_a_run_waits_for_what_it_took_from_one_who_lives() -> None:
+    """The stamp of the taking is never old, so no later run would begin it."""
+    world, clock = World(4), ManualClock()
+    world.coordinator("b", clock=Wrong(clock, 86_400.0)).claim()
+    world.store.leases[0] = Lease(0)
+
+    held = world.coordinator("a", clock=clock, patience_s=12.0).claim().shards
+
+    assert held > {0} and clock.monotonic() <= TIMEOUT_S + 2 * HEARTBEAT_S
+
+
 def test_a_second_process_of_one_name_fences_the_first() -> None:
     world = World(4)
     first, second = Worker(world, "a"), Worker(world, "a")
@@ -337,13 +398,15 @@ def test_a_release_out_of_reach_says_nothing() -> None:
 
 # The example: who begins after its sign of life was lost is not silent for those that come after.
 @settings(max_examples=60)
-@given(st.integers(0, 2**32), st.integers(1, 4), st.integers(1, 6))
-@example(91576415, 3, 3)
+@given(st.integers(0, 2**32), st.integers(1, 4), st.integers(1, 6), st.booleans())
+@example(91576415, 3, 3, False)
 def test_whatever_happens_two_never_work_on_one_shard_and_all_are_worked_on_in_the_end(
-    seed: int, count: int, shards: int
+    seed: int, count: int, shards: int, ahead: bool
 ) -> None:
     chance = random.Random(seed)
     world = World(shards)
+    if ahead:
+        world.store.instances["of tomorrow"] = 1_700_086_400_000
     names = [f"w{n}" for n in range(count)]
     workers = {name: Worker(world, name, chance.uniform(-3, 3), chance.uniform(0, 1e4)) for name in names}
     asleep_until_s = dict.fromkeys(names, 0.0)
