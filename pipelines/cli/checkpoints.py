@@ -157,9 +157,10 @@ def set_(output: Output, *, name: str | None, **options: Any) -> None:
 
 def _published(asked: CopyRequest) -> Copied:
     """The ledger to the group that it feeds, as the holder."""
-    moves = plan_repair(asked.logstore, Lake.default(), asked.client, shards=asked.shards)
+    lake = Lake.default()
+    moves = plan_repair(asked.logstore, lake, asked.client, shards=asked.shards)
     check_listed(asked.shards, [move.shard for move in moves])
-    reports = execute_repair(asked.logstore, asked.client, moves) if asked.execute else []
+    reports = execute_repair(asked.logstore, lake, asked.client, moves) if asked.execute else []
     ahead = any(move.difference == "ahead" for move in moves)
     return Copied(
         f"ledger of {asked.logstore.table}",

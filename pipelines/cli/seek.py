@@ -38,7 +38,7 @@ def seek(output: Output, asked: CopyRequest) -> None:
     planned = replace(
         found,
         source=title,
-        readers=() if asked.forward_only else tuple(readers_of(logstore, client)),
+        readers=() if asked.forward_only else tuple(readers_of(logstore, lake, client)),
         shards=tuple(replace(one, place=places[one.shard]) for one in found.shards),
     )
     young = any(one.way == "unsettled" for one in planned.shards)
@@ -71,12 +71,12 @@ def _moves(lake: Lake, asked: CopyRequest) -> tuple[str, tuple[Move, ...]]:
 def _carried_out(output: Output, lake: Lake, asked: CopyRequest, planned: PlannedSeek) -> Finished:
     logstore, client, points = asked.logstore, asked.client, list[CheckpointReport]()
     if not asked.forward_only:
-        check_unread(logstore, client)
+        check_unread(logstore, lake, client)
     with commits(logstore.table) as made:
         committed = _committed(output, lake, asked, planned)
         made.snapshot(committed)
         if not asked.forward_only:
-            points = execute_repair(logstore, client, plan_repair(logstore, lake, client))
+            points = execute_repair(logstore, lake, client, plan_repair(logstore, lake, client))
     for point in points:
         if point.outcome not in _TOLD:
             output.say(f"checkpoint of shard {point.shard}: {escape(str(point))}")

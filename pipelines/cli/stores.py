@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ from rich.markup import escape
 
 from pipelines.cli.cursor_file import CursorFile, cursor_of
 from pipelines.landing.coordinators import GROUP_NAME, KEPT_IN, kept_in
+from pipelines.landing.ledger.start import known_in
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.lake import Lake
 from sls_io.checkpoints import policy
 from sls_io.checkpoints.store import CheckpointStore, Fate, Written
-from sls_io.values.errors import ConfigError, printable
+from sls_io.values.errors import ConfigError, SlsError, printable
 from sls_io.values.moments import TooLate, unix_s
 from sls_io.values.settings import is_group_name
 from sls_io.wire.client import SlsClient
@@ -57,7 +60,12 @@ def store_of(
     if kind not in KEPT_IN or not (rest or kind == "group"):
         words = f"table, {STORES}" if written else WHERE
         raise ConfigError(f"no place of positions is called {printable(kind)!r}: {words}")
-    return kept_in(where, logstore, client, reader=reader, written=written)
+    known_as = ""
+    if where == logstore.mirror:
+        # Runs write it under the table's id. It is also there for when nobody reaches the catalog.
+        with suppress(SlsError):
+            known_as = known_in(Lake.default(), logstore, client)
+    return kept_in(where, logstore, client, reader=reader, written=written, known_as=known_as)
 
 
 def reader_option(function: Callable[..., Any]) -> Callable[..., Any]:

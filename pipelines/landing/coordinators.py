@@ -9,6 +9,10 @@ them.
 
 Whoever names its `shards` holds them by declaration: it joins nobody, and keeps no checkpoint but the table.
 Its group, or its database of leases, is where it looks first whether somebody else holds one of them.
+
+Leases, files and databases keep a logstore under its origin's id. `known_as` is the one by which the table
+has it (`ledger/start.py`), "" where there is no table: after a relabelling that is another one than today's
+parts make, and what was kept before would be another logstore's.
 """
 
 import os
@@ -43,7 +47,7 @@ _FILE = "sqlite:////"
 
 
 def coordinator_of(
-    logstore: Logstore, client: SlsClient, clock: Clock = SYSTEM_CLOCK
+    logstore: Logstore, client: SlsClient, clock: Clock = SYSTEM_CLOCK, *, known_as: str = ""
 ) -> "ServerGroup | SqlLease | Static":
     """What holds shards for a live run. Nothing is asked before its first call.
 
@@ -53,7 +57,7 @@ def coordinator_of(
         return Static(logstore.shards)
     if not logstore.coordinator.leases:
         return ServerGroup(client, logstore.group, clock=clock)
-    return _leases(logstore, client, clock)
+    return _leases(logstore, client, clock, known_as)
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class Standing:
     signs_s: Mapping[int, float] = field(default_factory=dict)
 
 
-def standing(logstore: Logstore, client: SlsClient) -> Standing:
+def standing(logstore: Logstore, client: SlsClient, *, known_as: str = "") -> Standing:
     """Look at what the coordinator knows, once; nothing is joined.
 
     Raises when it cannot be read: a ServiceError, also for a group that is not there, or what the database
@@ -75,7 +79,7 @@ def standing(logstore: Logstore, client: SlsClient) -> Standing:
     """
     if not logstore.coordinator.leases:
         return Standing(client.checkpoints(logstore.group.name))
-    with closing(_leases(logstore, client, SYSTEM_CLOCK)) as leases:
+    with closing(_leases(logstore, client, SYSTEM_CLOCK, known_as)) as leases:
         view = leases.look()
     rows = view.leases
     return Standing(
@@ -88,29 +92,31 @@ def standing(logstore: Logstore, client: SlsClient) -> Standing:
     )
 
 
-def standing_if_there(logstore: Logstore, client: SlsClient) -> Standing:
+def standing_if_there(logstore: Logstore, client: SlsClient, *, known_as: str = "") -> Standing:
     """The same; a group that is not there knows of no shard: the first run makes it."""
     try:
-        return standing(logstore, client)
+        return standing(logstore, client, known_as=known_as)
     except ServiceError as error:
         if error.code == _NO_GROUP_CODE:
             return Standing({})
         raise
 
 
-def published(logstore: Logstore, client: SlsClient) -> Mapping[int, GroupCheckpoint]:
+def published(logstore: Logstore, client: SlsClient, *, known_as: str = "") -> Mapping[int, GroupCheckpoint]:
     """The checkpoint of every shard that the coordinator knows; as `standing`."""
-    return standing(logstore, client).checkpoints
+    return standing(logstore, client, known_as=known_as).checkpoints
 
 
-def holders(logstore: Logstore, client: SlsClient, *, since_s: float = 0.0) -> Mapping[int, tuple[str, ...]]:
+def holders(
+    logstore: Logstore, client: SlsClient, *, since_s: float = 0.0, known_as: str = ""
+) -> Mapping[int, tuple[str, ...]]:
     """Who is at work in each shard, by name, as the group or the leases say; without shards that nobody has,
     and without leases that nobody renewed since `since_s` (unix seconds).
 
     A lease that was let go keeps a name, and so is asked how far its holder is. Raises as `standing`, but a
     group that is not there has no holders.
     """
-    now = standing_if_there(logstore, client)
+    now = standing_if_there(logstore, client, known_as=known_as)
     if logstore.coordinator.leases:
         done = ConsumerState.STOP_COMPLETED
         found = {s: tuple(n for n, how in one.items() if how != done) for s, one in now.consumers.items()}
@@ -120,7 +126,9 @@ def holders(logstore: Logstore, client: SlsClient, *, since_s: float = 0.0) -> M
     return {shard: names for shard, names in found.items() if names}
 
 
-def check_unheld(logstore: Logstore, client: SlsClient, clock: Clock = SYSTEM_CLOCK) -> None:
+def check_unheld(
+    logstore: Logstore, client: SlsClient, clock: Clock = SYSTEM_CLOCK, *, known_as: str = ""
+) -> None:
     """Raises ClaimLost, naming who holds it and the way out, where one of the settings' `shards` is held.
 
     Both would read it, and each window that one of them lands the other one pulls for nothing. One look, so
@@ -132,7 +140,7 @@ def check_unheld(logstore: Logstore, client: SlsClient, clock: Clock = SYSTEM_CL
     if logstore.shards is None:
         return
     group, held = logstore.group, dict[str, list[str]]()
-    found = holders(logstore, client, since_s=clock.now() - group.timeout_s)
+    found = holders(logstore, client, since_s=clock.now() - group.timeout_s, known_as=known_as)
     for shard, names in sorted(found.items()):
         for name in names if shard in logstore.shards else ():
             held.setdefault(name, []).append(str(shard))
@@ -150,7 +158,7 @@ def check_unheld(logstore: Logstore, client: SlsClient, clock: Clock = SYSTEM_CL
     )
 
 
-def _leases(logstore: Logstore, client: SlsClient, clock: Clock) -> "SqlLease":
+def _leases(logstore: Logstore, client: SlsClient, clock: Clock, known_as: str) -> "SqlLease":
     from sls_io.coordination.sql_lease import SqlLease
 
     known = None if logstore.coordinator.weighs else 1
@@ -158,7 +166,7 @@ def _leases(logstore: Logstore, client: SlsClient, clock: Clock) -> "SqlLease":
         _address(logstore),
         logstore.group,
         lambda: {shard.id: known for shard in client.shards()},
-        signature=client.origin().id,
+        signature=known_as or client.origin().id,
         assignor=logstore.coordinator.assignor,
         clock=clock,
     )
@@ -187,7 +195,13 @@ def _address(logstore: Logstore) -> str:
 
 
 def kept_in(
-    where: str, logstore: Logstore, client: SlsClient, *, reader: str | None = None, written: bool = False
+    where: str,
+    logstore: Logstore,
+    client: SlsClient,
+    *,
+    reader: str | None = None,
+    written: bool = False,
+    known_as: str = "",
 ) -> CheckpointStore:
     """The store that `where` names. `reader` is the group's name unless it is said; `written`: something is
     copied to it.
@@ -198,7 +212,7 @@ def kept_in(
     name = reader or logstore.group.name
     if kind == "group":
         return _group(rest or name, logstore, client, written=written)
-    of, filled_by = client.origin().id, _filled_by(logstore, where, name)
+    of, filled_by = known_as or client.origin().id, _filled_by(logstore, where, name)
     if kind == "file" and rest:
         return LocalFile(Path(rest).expanduser(), of=of, reader=name, filled_by=filled_by)
     if kind == "sql" and rest:

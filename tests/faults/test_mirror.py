@@ -11,6 +11,7 @@ import pytest
 
 from pipelines.landing.coordinators import kept_in
 from pipelines.landing.ledger.mirror import Mirrored, mirrored, standing
+from pipelines.landing.ledger.state import read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import CheckpointOutcome
 from pipelines.landing.watch.health import Finding, Kind, Level, findings
@@ -21,8 +22,9 @@ from sls_io.values.window import HOUR_S, Cursor
 from tests.contract import vendor_consumer
 from tests.contract.teller import Teller
 from tests.faults.judge import assert_whole, pass_by
-from tests.worlds.command_line import Command
+from tests.worlds.command_line import Command, settings
 from tests.worlds.one_logstore import PROJECT, World, group
+from tests.worlds.other_region import relabel
 
 COPY = "positions"
 """A group that feeds no table."""
@@ -86,6 +88,28 @@ def test_each_live_run_leaves_its_mirror_where_the_table_is(world: World, tmp_pa
         pass_by(world)
     assert finding(world).level is Level.OK and "2 of 2 shards are where the table is" in finding(world).text
     assert_whole(world)
+
+
+@pytest.mark.parametrize("place", PLACES[:2], ids=["file", "database"])
+def test_a_label_that_was_put_right_changes_nothing_for_the_mirror(
+    world: World, command: Command, tmp_path: Path, place: str
+) -> None:
+    """What a mirror has is the table's, whatever the logstore's region was called when it was made."""
+    with_mirror(world, where := place.format(folder=tmp_path))
+    landed(world, 20)
+    kept = relabel(world)
+    (tmp_path / "defs.yaml").write_text(settings(world))
+    shown = command("checkpoints", "show", where)
+    assert {one["shard"] for one in shown["places"][0]["shards"]} == {0, 1}, shown["error"]
+
+    world.put(20)
+    world.emulator.admin.advance(60)
+    done = landed(world, 20)
+
+    assert (done.shards, done.moved, done.behind, done.trouble) == (2, 2, 0, "")
+    frontiers = {s: entry.frontier for s, entry in read_state(world.table).ledger(kept).shards.items()}
+    shown = command("checkpoints", "show", where)
+    assert {one["shard"]: one["checkpoint"] for one in shown["places"][0]["shards"]} == frontiers
 
 
 def test_what_is_further_or_was_put_there_by_a_person_stays_and_is_told_after_an_hour(

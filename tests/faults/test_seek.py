@@ -155,15 +155,15 @@ def test_with_leases_it_is_refused_while_a_worker_has_one_and_not_for_a_name_tha
     world.land()
     me = world.with_holder("me")
     with world.client as client:
-        check_unread(me, client)
-        assert readers_of(me, client) == []
+        check_unread(me, world.lake, client)
+        assert readers_of(me, world.lake, client) == []
         worker = coordinator_of(world.logstore, client)
         assert worker.claim().shards
-        assert readers_of(me, client) == ["one"]
+        assert readers_of(me, world.lake, client) == ["one"]
         with pytest.raises(ClaimLost, match=r"'one' holds .*Nothing was changed"):
-            check_unread(me, client)
+            check_unread(me, world.lake, client)
         worker.release()
-        check_unread(me, client)
+        check_unread(me, world.lake, client)
 
 
 def test_what_cannot_be_landed_again_is_said(world: World, command: Command) -> None:

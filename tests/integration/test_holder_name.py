@@ -16,6 +16,7 @@ from pipelines.landing.table.home import HOME_VARIABLE
 from sls_io.values.errors import ClaimLost
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World
+from tests.worlds.other_region import relabel
 
 
 @pytest.fixture
@@ -67,6 +68,18 @@ def test_beside_a_run_at_work_a_command_has_a_name_of_its_own(started: World) ->
 def test_on_another_machine_a_command_has_a_name_of_its_own(
     started: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "elsewhere"))
+    with of_command(started.logstore, started.lake) as (named, _):
+        assert named.group.holder != started.logstore.group.holder
+
+
+def test_a_label_that_was_put_right_leaves_the_name_to_the_deployment_at_work(
+    started: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a logstore that no run seems to have landed, whoever asks first would take the name."""
+    relabel(started)
+    with of_command(started.logstore, started.lake) as (here, _):
+        assert here == started.logstore
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "elsewhere"))
     with of_command(started.logstore, started.lake) as (named, _):
         assert named.group.holder != started.logstore.group.holder

@@ -10,8 +10,10 @@ from pipelines.cli.main import EXIT_USAGE
 from pipelines.landing.coordinators import coordinator_of, published
 from pipelines.landing.inspection.describe import describe
 from pipelines.landing.ledger.start import find_table
+from pipelines.landing.ledger.state import read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.repair import execute_repair, plan_repair
+from pipelines.landing.operations.seek import readers_of
 from pipelines.landing.run.report import CheckpointOutcome, LandingReport
 from sls_io.coordination.lease_tables import METADATA, VERSION_TABLE
 from sls_io.coordination.sql_lease import SqlLease
@@ -19,6 +21,7 @@ from sls_io.values.errors import ClaimLost, ConfigError, LedgerBroken, ServiceEr
 from sls_io.values.window import HOUR_S
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World, make_lake
+from tests.worlds.other_region import relabel
 from tests.worlds.two_runs import At, at_once
 
 
@@ -145,9 +148,34 @@ def test_checkpoints_in_the_rows_are_repaired_from_the_table(leased: World) -> N
     with leased.client as client:
         moves = plan_repair(leased.logstore, leased.lake, client)
         assert {move.difference for move in moves} == {"behind"}
-        done = execute_repair(leased.logstore, client, moves)
+        done = execute_repair(leased.logstore, leased.lake, client, moves)
     assert {point.outcome for point in done} == {CheckpointOutcome.MOVED}
     assert checkpoints(leased) == {s: entry.frontier for s, entry in leased.ledger.shards.items()}
+
+
+def test_a_label_that_was_put_right_leaves_holders_and_checkpoints_where_they_are(leased: World) -> None:
+    """A holder that joined before is not overlooked, and what it published goes on."""
+    leased.begun(10, 60)
+    before = checkpoints(leased)
+    assert before == {s: entry.frontier for s, entry in leased.ledger.shards.items()}
+    with leased.client as before_it:
+        working = coordinator_of(leased.with_holder("two"), before_it)
+        (theirs,) = working.claim().shards
+        kept = relabel(leased)
+        with leased.client as client:
+            views = {view.shard: view for view in describe(leased.logstore, leased.lake, client)}
+            assert {shard: view.checkpoint for shard, view in views.items()} == before
+            assert views[theirs].holder == "two"
+            assert readers_of(leased.logstore, leased.lake, client) == ["two"]
+        first = leased.land()
+        working.release()
+    second = leased.land(logstore=leased.with_holder("two"))
+
+    assert first.rows > 0 < second.rows and first.rows + second.rows == 60
+    frontiers = {s: entry.frontier for s, entry in read_state(leased.table).ledger(kept).shards.items()}
+    with leased.client as client:
+        views = {view.shard: view for view in describe(leased.logstore, leased.lake, client)}
+    assert {shard: view.checkpoint for shard, view in views.items()} == frontiers
 
 
 def test_checkpoints_in_the_rows_tell_of_a_table_that_was_there(leased: World, tmp_path: Path) -> None:

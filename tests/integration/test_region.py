@@ -7,16 +7,14 @@ import pytest
 from pydantic import ValidationError
 
 from chaos.engine import InProcess
-from pipelines.landing.commit.operation import execute
-from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.relabel import plan_relabel
 from sls_io.emulator import start
 from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError, LedgerBroken
 from sls_io.values.settings import Service
-from sls_io.wire.client import SlsClient
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0_S, PROJECT, World, make_lake, new_world
+from tests.worlds.other_region import with_service, world_label
 
 RELABEL = ("table", "relabel")
 
@@ -26,12 +24,6 @@ def world(tmp_path: Path) -> Iterator[World]:
     """Ten logs landed under the region that a loopback endpoint stands for, ten more to come."""
     with start(tmp_path / "emulator", now=HOUR0_S + 60.0) as emulator:
         yield new_world(emulator, make_lake(tmp_path / "lake"), InProcess()).begun(10, 10)
-
-
-def with_service(world: World, **changes: str) -> Logstore:
-    """The world's logstore with other settings of its service."""
-    service = Service.model_validate({**world.logstore.service.model_dump(), **changes})
-    return world.logstore.model_copy(update={"service": service})
 
 
 def say_region(folder: Path, region: str) -> None:
@@ -87,12 +79,6 @@ def test_the_label_that_was_right_before_is_refused_afterwards(world: World) -> 
 
     with pytest.raises(LedgerBroken, match="under the region 'cn-hangzhou'"):
         world.land()
-
-
-def world_label(world: World, logstore: Logstore) -> None:
-    """Relabel by the functions that the verb calls."""
-    with SlsClient(logstore.service) as client:
-        execute(world.lake, plan_relabel(world.lake, logstore, client))
 
 
 def test_a_label_that_is_right_is_left_alone(world: World) -> None:

@@ -582,8 +582,9 @@ def _publish(context: dg.AssetExecutionContext, logstore: Logstore) -> dg.Materi
         raise ConfigError(
             f"run {busy.run_id} holds the claim on {logstore.name}: launch again when it is done"
         )
+    lake = Lake.default()
     with SlsClient(logstore.service) as client:
-        published = execute_repair(logstore, client, plan_repair(logstore, Lake.default(), client))
+        published = execute_repair(logstore, lake, client, plan_repair(logstore, lake, client))
     return dg.MaterializeResult(
         asset_key=checkpoint_key(logstore),
         metadata=metadata.checkpoint(published),

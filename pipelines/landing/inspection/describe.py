@@ -223,7 +223,7 @@ def describe(
 ) -> list[ShardView]:
     """Every shard the service lists or the ledger knows, in order of id. `heads`: what was asked already."""
     ledger = read_ledger(logstore, lake, client)
-    group = standing_if_there(logstore, client)
+    group = standing_if_there(logstore, client, known_as=ledger.origin)
     listed = {s.id: s for s in client.shards()}
     now_s = client.now_s()
     table = lake.load(logstore.table)

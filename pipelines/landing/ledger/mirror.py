@@ -95,12 +95,13 @@ def standing(logstore: Logstore, lake: Lake, client: SlsClient, *, write: bool =
     if table is None:
         return Mirrored(logstore.mirror)
     state = read_state(table)
-    ledger = state.ledger(check_origin(state, client.origin(), logstore.table).id)
+    origin = check_origin(state, client.origin(), logstore.table).id
+    ledger = state.ledger(origin)
     frontiers, done = _frontiers(ledger, client), dict[int, Written]()
     if not frontiers:
         return Mirrored(logstore.mirror)
     try:
-        store = kept_in(logstore.mirror, logstore, client, written=write)
+        store = kept_in(logstore.mirror, logstore, client, written=write, known_as=origin)
         moves = copy(frontiers, store.read(), {}, forward_only=True, shards=frontiers)
         if write:
             done = {one.shard: one for one in written(store, moves, forward_only=True)}

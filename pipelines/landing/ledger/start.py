@@ -13,7 +13,7 @@ from pipelines.landing.coordinators import published, standing_if_there
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.codec import ASKED_PROPERTY_PREFIX
 from pipelines.landing.ledger.fence import merge
-from pipelines.landing.ledger.state import TableState, names_of
+from pipelines.landing.ledger.state import TableState, facts, names_of
 from pipelines.landing.ledger.values import Delta
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import commands
@@ -158,9 +158,11 @@ def begun(client: SlsClient, logstore: Logstore, ledger: Ledger) -> Ledger:
     return merge(ledger, Delta(ledger.origin, live=True, change=change, first=True)).ledger
 
 
-def published_cursors(client: SlsClient, logstore: Logstore) -> Mapping[int, Cursor | None]:
+def published_cursors(
+    client: SlsClient, logstore: Logstore, *, known_as: str = ""
+) -> Mapping[int, Cursor | None]:
     """What the group has; nothing where it is not there: the first run makes it."""
-    found = standing_if_there(logstore, client).checkpoints
+    found = standing_if_there(logstore, client, known_as=known_as).checkpoints
     return {shard: stored.cursor for shard, stored in found.items()}
 
 
@@ -207,7 +209,8 @@ def begins(client: SlsClient, logstore: Logstore, state: TableState, origin: str
             return None  # the group is not ours then: it has moved on, or is gone
         looked_s = entry.reached_s or int(client.now_s())
         at_s = looked_s if logstore.reset == "latest" else logstore.reset_time_s(looked_s)
-        stored = published(logstore, client).get(shard.id) if logstore.reset == "group" else None
+        kept = published(logstore, client, known_as=origin) if logstore.reset == "group" else {}
+        stored = kept.get(shard.id)
         return _start(client, logstore, shard, at_s, stored.cursor if stored else None)
 
     return Begins(at, state.forgotten.hours(origin), lowered(logstore, state, origin))
@@ -225,6 +228,16 @@ def known(state: TableState, origin: Origin) -> Origin:
     text = origin_text(origin)
     found = next((name for name, there in state.origins.items() if there == text), "")
     return replace(origin, known_as=found)
+
+
+def known_in(lake: Lake, logstore: Logstore, client: SlsClient) -> str:
+    """The id by which the logstore's table knows it, see `known`; "" without a table. What is kept beside the
+    table is found by it: leases, mirrors, which run landed last.
+
+    The label alone is asked for: whether the ledger can be trusted is for whoever reads that.
+    """
+    table = lake.load(logstore.table)
+    return "" if table is None else known(facts(table, damaged_too=True), client.origin()).id
 
 
 def check_origin(state: TableState, origin: Origin, table: str) -> Origin:

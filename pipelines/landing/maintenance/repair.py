@@ -12,6 +12,7 @@ from dataclasses import replace
 from pipelines.landing.coordinators import coordinator_of
 from pipelines.landing.inspection.describe import describe, read_ledger
 from pipelines.landing.ledger.newest_landing import check_adds_up
+from pipelines.landing.ledger.start import known_in
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport
 from pipelines.landing.table.lake import Lake
@@ -56,13 +57,13 @@ def plan_repair(
 
 
 def execute_repair(
-    logstore: Logstore, client: SlsClient, moves: Iterable[Move], *, clock: Clock = SYSTEM_CLOCK
+    logstore: Logstore, lake: Lake, client: SlsClient, moves: Iterable[Move], *, clock: Clock = SYSTEM_CLOCK
 ) -> list[CheckpointReport]:
     """Claim the group's shards and publish the frontiers of `moves`; what became of each.
 
     Raises ClaimLost when others hold all shards: their own landings publish checkpoints.
     """
-    group = coordinator_of(logstore, client, clock)
+    group = coordinator_of(logstore, client, clock, known_as=known_in(lake, logstore, client))
     claim = group.claim()
     try:
         return [_published(group, move, held=move.shard in claim.shards) for move in moves]

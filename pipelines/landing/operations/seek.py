@@ -26,7 +26,7 @@ from pipelines.landing.contents.holdings import Asking
 from pipelines.landing.coordinators import coordinator_of, holders
 from pipelines.landing.hours import hours_text, moment_text
 from pipelines.landing.ledger.place import Place
-from pipelines.landing.ledger.start import known
+from pipelines.landing.ledger.start import known, known_in
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.replace import PlannedReplace, plan_replace
 from pipelines.landing.operations.skip import Skip, plan_skip
@@ -188,23 +188,25 @@ def _text(hours: range) -> str:
     return hours_text(hours) if hours else ""
 
 
-def check_unread(logstore: Logstore, client: SlsClient, *, clock: Clock = SYSTEM_CLOCK) -> None:
+def check_unread(logstore: Logstore, lake: Lake, client: SlsClient, *, clock: Clock = SYSTEM_CLOCK) -> None:
     """Raises ClaimLost, naming who is there, while somebody else reads with the logstore's group.
 
     It joins for a moment and looks again: a member without a shard has got one by then.
     """
-    refuse_holders(logstore.group, _holders(logstore, client), "Nothing was changed")
-    group = coordinator_of(logstore, client, clock)
+    known_as = known_in(lake, logstore, client)
+    refuse_holders(logstore.group, _holders(logstore, client, known_as), "Nothing was changed")
+    group = coordinator_of(logstore, client, clock, known_as=known_as)
     group.claim()
     try:
-        refuse_holders(logstore.group, _holders(logstore, client), "Nothing was changed")
+        refuse_holders(logstore.group, _holders(logstore, client, known_as), "Nothing was changed")
     finally:
         group.release()
 
 
-def readers_of(logstore: Logstore, client: SlsClient) -> list[str]:
+def readers_of(logstore: Logstore, lake: Lake, client: SlsClient) -> list[str]:
     """Who else holds shards of the logstore's group now."""
-    return sorted({kept.holder for kept in _holders(logstore, client).values()} - {"", logstore.group.holder})
+    there = _holders(logstore, client, known_in(lake, logstore, client)).values()
+    return sorted({kept.holder for kept in there} - {"", logstore.group.holder})
 
 
 def _sought(
@@ -243,10 +245,10 @@ def _received_s(client: SlsClient, shard: int, cursor: Cursor) -> int:
     return client.cursor_time_s(shard, max(cursor, client.cursor_at(shard, "begin")))
 
 
-def _holders(logstore: Logstore, client: SlsClient) -> Mapping[int, Kept]:
+def _holders(logstore: Logstore, client: SlsClient, known_as: str) -> Mapping[int, Kept]:
     """Who else has each shard."""
     others = {
         shard: [name for name in names if name != logstore.group.holder]
-        for shard, names in holders(logstore, client).items()
+        for shard, names in holders(logstore, client, known_as=known_as).items()
     }
     return {shard: Kept(None, holder=names[0]) for shard, names in others.items() if names}

@@ -111,8 +111,8 @@ def plan_register(
     """
     name, known = logstore.table, entry_of(lake, logstore.table)
     found, unreadable = candidates_of(lake, name, known, metadata)
-    points, origin = _checkpoints(client, logstore), client.origin()
-    last = max(found, key=lambda c: c.metadata.last_updated_ms)
+    origin, last = client.origin(), max(found, key=lambda c: c.metadata.last_updated_ms)
+    points = _checkpoints(client, logstore, known_as(_said(lake, name, last), origin).id)
     same = [c for c in found if c.metadata.table_uuid == last.metadata.table_uuid]
     renamed = _renamed(lake, name, known, str(last.metadata.table_uuid))
     top = max(c.version.number for c in same)
@@ -271,8 +271,12 @@ def _of_others(found: list[Candidate], best: Candidate) -> Iterator[str]:
         yield f"another table was there before, {uuid}: {theirs.version.path}"
 
 
-def _checkpoints(client: SlsClient, logstore: Logstore) -> Mapping[int, Cursor]:
-    stored = published_cursors(client, logstore)
+def _said(lake: Lake, name: str, candidate: Candidate) -> TableState:
+    return facts(table_of(lake, name, candidate), damaged_too=True)
+
+
+def _checkpoints(client: SlsClient, logstore: Logstore, origin: str) -> Mapping[int, Cursor]:
+    stored = published_cursors(client, logstore, known_as=origin)
     return {shard: cursor for shard, cursor in stored.items() if cursor is not None}
 
 
@@ -280,6 +284,6 @@ def _behind(
     lake: Lake, name: str, candidate: Candidate, origin: Origin, points: Mapping[int, Cursor]
 ) -> list[int]:
     """The shards whose checkpoint is ahead of the candidate's ledger: a later state was published."""
-    state = facts(table_of(lake, name, candidate), damaged_too=True)
+    state = _said(lake, name, candidate)
     shards = state.ledger(known_as(state, origin).id).shards
     return sorted(s for s, at in points.items() if s not in shards or shards[s].frontier < at)

@@ -30,6 +30,7 @@ from pipelines.landing.ledger.start import (
     check_same_logstore,
     chosen_of,
     find_table,
+    known_in,
     landing_beside,
     lowered,
     published_cursors,
@@ -143,7 +144,13 @@ class Run:
         self._id, self._name = uuid.uuid4().hex, name or HolderName(None)
         self._tag = f"sls-lake-{self._id[:12]}"
         self._fencing = Fencing(logstore.deployment if mode == "live" else "", self._id)
-        self._holding = Holding(logstore, clock=clock, lost=self._claim_lost, warn=warn)
+        self._holding = Holding(
+            logstore,
+            clock=clock,
+            lost=self._claim_lost,
+            warn=warn,
+            known_as=lambda: known_in(self.lake, logstore, self._client),
+        )
         self._hooks = Hooks(logstore.name, logstore.hooks, warn)
         Transform(logstore.transform)  # one that cannot be loaded ends the run before it began
         self._effects: list[protocol.Effect] = []
@@ -364,7 +371,7 @@ class Run:
     def _published(self) -> Mapping[int, Cursor | None]:
         """Who names its shards is in no group: it may begin where one stands, which need not be there."""
         if self.logstore.shards is not None:
-            return published_cursors(self._client, self.logstore)
+            return published_cursors(self._client, self.logstore, known_as=self._attempt.origin.id)
         return self._holding.checkpoints()
 
     def _survey(self, effect: protocol.SurveyShards) -> protocol.Event:

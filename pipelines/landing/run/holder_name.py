@@ -33,6 +33,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipelines.landing.ledger.epochs import RUN_CHARS, Epoch
+from pipelines.landing.ledger.start import known
 from pipelines.landing.ledger.state import facts
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.home import home
@@ -151,7 +152,8 @@ def _newest(logstore: Logstore, lake: Lake) -> Epoch | None:
         return None
     with SlsClient(logstore.service) as client:
         origin = client.origin()
-    return facts(table).epochs.get(origin.id, {}).get(logstore.deployment)
+    state = facts(table)
+    return state.epochs.get(known(state, origin).id, {}).get(logstore.deployment)
 
 
 def _landed_here(descriptor: int) -> list[str]:

@@ -43,11 +43,19 @@ class Now:
 
 class Holding:
     """What a run holds now; nothing before `claim` and after `release`. `lost` hears, from another thread,
-    why the claim went away; `warn` a sentence for the operator."""
+    why the claim went away; `warn` a sentence for the operator. `known_as` says by which id the table has the
+    logstore, "" for none; only leases want it."""
 
     def __init__(
-        self, logstore: Logstore, *, clock: Clock, lost: Callable[[str], None], warn: Callable[[str], None]
+        self,
+        logstore: Logstore,
+        *,
+        clock: Clock,
+        lost: Callable[[str], None],
+        warn: Callable[[str], None],
+        known_as: Callable[[], str],
     ) -> None:
+        self._known_as = known_as
         self._logstore, self._clock, self._lost, self._warn = logstore, clock, lost, warn
         self._client: SlsClient | None = None
         self._coordinator: Coordinator | None = None
@@ -63,8 +71,9 @@ class Holding:
         self.release()
         logstore = self._logstore
         self._client = heartbeat_client(logstore.service, logstore.group, clock=self._clock)
-        check_unheld(logstore, self._client, self._clock)
-        self._coordinator = members = coordinator_of(logstore, self._client, self._clock)
+        known_as = self._known_as() if logstore.coordinator.leases else ""
+        check_unheld(logstore, self._client, self._clock, known_as=known_as)
+        self._coordinator = members = coordinator_of(logstore, self._client, self._clock, known_as=known_as)
         if logstore.coordinator.weighs and not isinstance(members, ServerGroup | Static):
             self._weigh = members.weigh
         claim = members.claim()
