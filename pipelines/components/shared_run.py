@@ -10,7 +10,7 @@ and stops no other.
 A logstore's own schedule, sensors and jobs stay as they are. Whichever run is first holds the claim, and a
 tick of the other one leaves this logstore out. Worked example: `a`, `b` and `c` are of the project, and
 `b_now` is at work. The tick asks for a run of the checkpoints of `a` and `c`; meanwhile the schedule of `a`
-skips, since a run that is not finished selects its checkpoint.
+skips, since a run that is not finished makes its checkpoint.
 """
 
 from collections.abc import Sequence
@@ -23,6 +23,7 @@ from pipelines.components.logstore.health import OF_TABLE, check_key
 from pipelines.components.logstore.schedule import (
     CLAIMS_TAG,
     MAX_RUNTIME_TAG,
+    SHARED_TAG,
     busy_runs,
     claiming_tags,
     decide,
@@ -69,4 +70,5 @@ def _tags(name: str, logstores: Sequence[Logstore]) -> dict[str, str]:
     """Those of a live run. What it claims is under a name of its own, so two of them never run at a time; it
     may take as long as all of its landings together."""
     longest_s = sum(work_max_s(each.budget) for each in logstores)
-    return {**claiming_tags(logstores[0]), CLAIMS_TAG: name, MAX_RUNTIME_TAG: str(longest_s)}
+    shared = {CLAIMS_TAG: name, SHARED_TAG: "yes", MAX_RUNTIME_TAG: str(longest_s)}
+    return {**claiming_tags(logstores[0]), **shared}

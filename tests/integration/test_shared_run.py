@@ -130,6 +130,20 @@ def test_who_is_first_holds_the_claim_and_is_left_out_by_the_other(shop: Shop) -
     assert shared.run_id in str(shop.tick())
 
 
+def test_a_whole_job_that_somebody_launched_holds_the_claim_on_each_of_its_logstores(shop: Shop) -> None:
+    """`dagster job launch` makes a run that selects no asset."""
+    job = shop.defs.resolve_job_def(f"{NAME}_microbatch")
+    whole = shop.instance.create_run_for_job(job, tags=job.tags, status=dg.DagsterRunStatus.STARTED)
+    assert whole.asset_selection is None
+
+    for name in ("shop_orders", "shop_users"):
+        assert whole.run_id in str(shop.tick(f"{name}_schedule"))
+    assert whole.run_id in str(shop.tick())
+
+    shop.instance.report_run_canceled(whole)
+    assert isinstance(shop.tick("shop_orders_schedule"), dg.RunRequest)
+
+
 def test_without_the_setting_each_has_runs_of_its_own_alone(make_shop: Callable[[str], Shop]) -> None:
     jobs = {job.name for job in make_shop("").defs.resolve_all_job_defs()}
     assert {"shop_orders_microbatch", "shop_users_microbatch"} <= jobs

@@ -24,6 +24,8 @@ KEY_FORMAT = "%Y-%m-%d-%H:%M"
 
 MODE_TAG = "sls/mode"
 CLAIMS_TAG = "sls/claims"
+SHARED_TAG = "sls/shared"
+"""Of a run of several logstores: what it claims is not the logstore that its tag names."""
 BACKFILL_TAG = "dagster/backfill"
 PARTITION_TAG = "dagster/partition"
 RANGE_START_TAG = "dagster/asset_partition_range_start"
@@ -79,17 +81,32 @@ def busy_runs(
 ) -> dict[str, dg.DagsterRun]:
     """Logstore -> an unfinished run that claims shards of it, for those that have one.
 
-    Its tag names one logstore, or its selection has the checkpoint of several (`shared_run`).
+    Its tag names one logstore, or it makes the checkpoints of several (`shared_run`).
     """
     found: dict[str, dg.DagsterRun] = {}
     for tag, wanted in ((CLAIMS_TAG, list(logstores)), (MODE_TAG, [LIVE])):
         filters = dg.RunsFilter(tags={tag: wanted}, statuses=list(NOT_FINISHED_STATUSES))
         for run in instance.get_runs(filters=filters):
-            claimed, selected = run.tags.get(CLAIMS_TAG), run.asset_selection or ()
+            claimed, selected = run.tags.get(CLAIMS_TAG), _selected(instance, run)
             for name in logstores if run.run_id != but else ():
                 if claimed == name or checkpoint_of(name) in selected:
                     found.setdefault(name, run)
     return found
+
+
+def _selected(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Collection[dg.AssetKey | None]:
+    """The assets that a run was asked for.
+
+    `dagster job launch` selects none, it runs the whole job: which assets these are its own log says, from
+    the moment it was made. Tags cannot say it: a database keeps an index of them, which takes no thousand
+    names.
+    """
+    if run.asset_selection is not None or SHARED_TAG not in run.tags:
+        return run.asset_selection or ()
+    planned = instance.get_records_for_run(
+        run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
+    )
+    return [record.asset_key for record in planned.records]
 
 
 def held_by(run: dg.DagsterRun, logstore: str) -> dg.SkipReason:
