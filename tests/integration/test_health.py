@@ -113,6 +113,19 @@ def test_what_fails_again_within_the_hour_is_asked_for_when_the_hour_is_over(mak
     assert not asked(60)
 
 
+def test_a_clock_that_was_ahead_once_keeps_no_later_trouble_from_being_asked_for(make_site: MakeSite) -> None:
+    site = landed(make_site("was_ahead", health={"lag_s": [600, 1200]}))
+    watch = Watch(site, ManualClock(SYSTEM_CLOCK.now() + 30 * 86_400))
+    for clock in (watch.clock, ManualClock(SYSTEM_CLOCK.now())):
+        watch.clock = clock
+        site.world.put(5)
+        site.world.emulator.admin.advance(1300)
+        (asked,) = watch.tick()
+        assert "lag" in (asked.run_key or "")
+        site.world.land()
+        assert not watch.tick(60)
+
+
 def test_a_cursor_of_somebody_else_is_no_memory(make_site: MakeSite) -> None:
     site = landed(make_site("foreign_cursor"))
     for cursor in ("junk", "[1]", '{"lag": "ok"}', '{"levels": 3}'):

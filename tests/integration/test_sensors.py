@@ -9,7 +9,7 @@ import pytest
 from dagster._core.test_utils import create_run_for_test
 
 from pipelines.components import SlsLogstore
-from pipelines.components.logstore.assets import bronze_key, checkpoint_key, hours_of
+from pipelines.components.logstore.assets import bronze_key, checkpoint_key, hours_of, origin_key
 from pipelines.components.logstore.health import OF_TABLE, check_key, last_told
 from pipelines.components.logstore.schedule import (
     CLAIMS_TAG,
@@ -17,6 +17,7 @@ from pipelines.components.logstore.schedule import (
     hour_key,
     live_request,
 )
+from pipelines.components.logstore.sensors.demand import demand_sensor
 from pipelines.components.logstore.sensors.sealed import sealed_condition, sealed_key
 from pipelines.components.logstore.sensors.topology import LANDED, OPEN, shards_key
 from pipelines.components.logstore.telling import LATE_MAX
@@ -24,6 +25,7 @@ from pipelines.landing.commit.operation import execute
 from pipelines.landing.operations.pause import plan_pause
 from pipelines.landing.recovery.adopt import plan_adopt
 from pipelines.landing.watch.health import Kind
+from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.values.errors import SlsError
 from tests.integration.sensor_site import MakeSite, Site, landed
 from tests.worlds.one_logstore import HOUR0, PROJECT
@@ -259,6 +261,20 @@ def test_logs_that_wait_too_long_ask_for_one_run_and_only_once_while_nothing_cha
     assert site.launch(asked, "microbatch").success
     site.world.assert_each_log_once()
     assert site.tick("demand").skip_message.partition("; ")[2].startswith("no bound is passed")
+
+
+def test_a_clock_that_was_ahead_once_keeps_no_backlog_waiting(make_site: MakeSite) -> None:
+    site = landed(make_site("was_ahead", health={"lag_s": [1200, 7200]}))
+    job = site.definitions.resolve_job_def(f"{site.name}_microbatch")
+
+    def asked(ahead_s: float) -> int:
+        clock = ManualClock(SYSTEM_CLOCK.now() + ahead_s)
+        sensor = demand_sensor(site.logstore, job, origin_key(site.logstore), clock=clock)
+        return len(site.tick("demand", sensor=sensor).run_requests)
+
+    site.world.put(20)
+    site.world.emulator.admin.advance(1000)
+    assert [asked(30 * 86_400), asked(30 * 86_400 + 60), asked(0), asked(60)] == [1, 0, 1, 0]
 
 
 def test_a_backlog_waits_for_the_run_that_holds_the_claim_and_names_it(make_site: MakeSite) -> None:

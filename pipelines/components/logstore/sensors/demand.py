@@ -105,9 +105,10 @@ def _cursors(cursor: str | None) -> dict[str, str]:
 
 
 def _asked(cursor: str, head: str, now_s: float) -> bool:
-    """Whether a run was asked for on this very table, lately."""
+    """Whether a run was asked for on this very table, lately; not at a time that is still to come, which a
+    wrong clock has left."""
     try:
         kept = json.loads(cursor or "{}")
-        return bool(kept.get("head") == head and now_s - float(kept["at_s"]) < AGAIN_S)
+        return bool(kept.get("head") == head and 0 <= now_s - float(kept["at_s"]) < AGAIN_S)
     except (ValueError, KeyError, TypeError, AttributeError):
         return False

@@ -100,11 +100,14 @@ def _is_news(found: Finding, before: str | None, told: Told | None) -> bool:
 
 
 def _begun(memory: "_Memory", levels: Mapping[str, str], now_s: float) -> tuple[list[str], list[str]]:
-    """(kinds for which the job is asked for now, those for which it is owed)."""
+    """(kinds for which the job is asked for now, those for which it is owed).
+
+    A time that is still to come was written while the clock was wrong: nothing was asked for then.
+    """
     failing = {kind for kind, level in levels.items() if level == Level.FAIL.value}
     begun = {kind for kind in failing if memory.levels.get(kind) != Level.FAIL.value}
     owed = begun | (failing & {*memory.owed})
-    red = sorted(kind for kind in owed if now_s - memory.asked_s.get(kind, 0.0) >= HOUR_S)
+    red = sorted(kind for kind in owed if not 0 <= now_s - memory.asked_s.get(kind, 0.0) < HOUR_S)
     return red, sorted(owed.difference(red))
 
 
