@@ -17,6 +17,7 @@ from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import PROJECT, World
 from tests.worlds.printed_cures import ways
 from tests.worlds.two_logstores import second_logstore
+from tests.worlds.wrong_answers import tell
 
 
 @pytest.fixture
@@ -156,6 +157,50 @@ def test_one_answer_does_not_make_it_gone(
     assert refused["code"] == EXIT_USAGE and "may still have logs that have not landed" in refused["error"]
     assert code in refused["error"] and "list of logstores" in refused["error"]
     assert old.table.metadata.current_snapshot_id == head
+
+
+@pytest.mark.parametrize(
+    ("answer", "left"),
+    [({"value": []}, None), ({"item": 0, "drop": True}, [0, 1]), ({"item": 1, "drop": True}, [0, 1])],
+    ids=["empty", "without 0", "without 1"],
+)
+def test_a_list_that_leaves_shards_out_says_nothing_of_what_is_left(
+    old: World, world: World, command: Command, answer: dict[str, object], left: list[int] | None
+) -> None:
+    adopt = ("table", "adopt", "--moved", old.origin, "--at", "begin")
+    tell(old, "answer", call="list_shards", **answer)
+
+    dry, refused = command(*adopt), command(*adopt, "--execute")
+
+    assert dry["left"] == left and bool(dry["unasked"]) is (left is None), dry
+    assert refused["code"] == EXIT_USAGE and "logs that have not landed" in refused["error"]
+
+
+def test_a_shard_that_nobody_landed_yet_is_not_forgotten_by_one_list(
+    old: World, world: World, command: Command
+) -> None:
+    old.land()
+    old.emulator.admin.split(PROJECT, old.logstore.service.logstore, 1)
+    old.put(5, key="f" * 32)
+    pass_by(old, 60)
+    adopt = ("table", "adopt", "--moved", old.origin, "--at", "begin")
+    (newest,) = command(*adopt)["left"]
+    assert newest not in old.ledger.shards
+    tell(old, "answer", call="list_shards", item=newest, drop=True, times=1)
+    assert command(*adopt)["left"] == [newest]
+
+
+def test_an_open_shard_that_retention_took_keeps_nobody_from_going_on(
+    old: World, world: World, command: Command
+) -> None:
+    old.emulator.admin.split(PROJECT, old.logstore.service.logstore, 1)
+    with old.client as client:
+        kept_s = client.retention_s()
+    assert kept_s is not None
+    pass_by(old, kept_s + HOUR_S)
+    with old.client as client:
+        assert 1 not in {shard.id for shard in client.shards()} and not old.ledger.shards[1].closed
+    assert command("table", "adopt", "--moved", old.origin, "--at", "latest")["left"] == [0]
 
 
 def test_a_list_that_fails_does_not_make_it_gone(old: World, world: World, command: Command) -> None:

@@ -20,6 +20,7 @@ says. It cannot prove that no log is in both: who copied logs over begins behind
 """
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -40,6 +41,7 @@ from sls_io.values.errors import (
     NO_PROJECT_CODES,
     ConfigError,
     ServiceError,
+    ShardGone,
     SlsError,
 )
 from sls_io.values.window import Cursor
@@ -215,17 +217,35 @@ def _left(logstore: Logstore, text: str, ledger: Ledger) -> tuple[tuple[int, ...
         try:
             if client.origin().created_s != int(created):
                 return None, _doubt_made_anew(client, int(created))
-            left = []
-            for shard in client.shards():
-                entry = ledger.shards.get(shard.id)
-                frontier = client.cursor_at(shard.id, "begin") if entry is None else entry.frontier
-                if frontier < client.cursor_at(shard.id, "end"):
-                    left.append(shard.id)
-            return tuple(left), ""
+            # Twice: of a shard that nobody landed yet the lists alone know.
+            listed = {shard.id for shard in (*client.shards(), *client.shards())}
+            if not listed:
+                return None, "it lists no shard, and every logstore has one"
+            return _behind(client, ledger, listed), ""
         except ServiceError as error:
             return None, _doubt_gone(client, error) if error.code in GONE_CODES else str(error)
         except SlsError as error:
             return None, str(error)
+
+
+def _behind(client: SlsClient, ledger: Ledger, listed: AbstractSet[int]) -> tuple[int, ...]:
+    """The shards with logs behind their frontier.
+
+    One that the ledger has not closed is asked also where it is not listed: a list may be cut. It is gone
+    where it says so itself; of a listed one that raises ShardGone.
+    """
+    unlisted = {shard for shard, entry in ledger.shards.items() if not entry.closed} - listed
+    found = []
+    for shard in sorted(listed | unlisted):
+        entry = ledger.shards.get(shard)
+        try:
+            frontier = client.cursor_at(shard, "begin") if entry is None else entry.frontier
+            if frontier < client.cursor_at(shard, "end"):
+                found.append(shard)
+        except ShardGone:
+            if shard in listed:
+                raise
+    return tuple(found)
 
 
 def _doubt_gone(client: SlsClient, first: ServiceError) -> str:
@@ -247,6 +267,7 @@ def _doubt_gone(client: SlsClient, first: ServiceError) -> str:
 
 def _doubt_made_anew(client: SlsClient, created_s: int) -> str:
     """Why it may be the same one although it names another time of creation; "" where its shards do, too."""
-    if all(shard.created_s > created_s + _ANEW_S for shard in client.shards()):
+    shards = client.shards()
+    if shards and all(shard.created_s > created_s + _ANEW_S for shard in shards):
         return ""
     return "it names another time of its creation than before, and its shards do not"
