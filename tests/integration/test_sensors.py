@@ -1,5 +1,6 @@
 """Ticks of the demand and sealed sensors: what each sees and asks for, and does not do twice."""
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,12 +24,16 @@ from pipelines.components.logstore.sensors.topology import LANDED, OPEN, shards_
 from pipelines.components.logstore.telling import LATE_MAX
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.operations.pause import plan_pause
+from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.recovery.adopt import plan_adopt
 from pipelines.landing.watch.health import Kind
 from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.values.errors import SlsError
 from tests.integration.sensor_site import MakeSite, Site, landed
 from tests.worlds.one_logstore import HOUR0, PROJECT
+
+BEHIND_DAYS = 4
+"""Together its tests pass more than three days, and a live run is asked for by the machine's clock."""
 
 
 def split(site: Site, shard: int = 0) -> None:
@@ -396,6 +401,40 @@ def test_hours_are_sealed_in_order_so_many_a_tick_and_once_though_the_daemon_die
     while site.tick("sealed").asset_events:
         pass
     assert len(sealed(site)) == 26
+
+
+@pytest.mark.parametrize("wrong", ["2099-01-01-00:00", "1971-01-01-00:00"])
+def test_a_cursor_that_no_look_can_have_left_skips_no_hour_and_tells_none_from_before_the_start(
+    make_site: MakeSite, wrong: str
+) -> None:
+    site = make_site(f"misled_{wrong[:4]}")
+    first = site.world.hours[-1]
+    site.world.land_hours(2)
+    damaged = json.dumps({"origin": site.world.origin, "next": wrong})
+    for told in (2, 3):
+        site.cursors["sealed"] = damaged
+        site.tick("sealed")
+        assert sealed(site) == [hour_key(first + n) for n in range(told)]
+        site.world.land_hours(1)
+    site.tick("sealed")
+    assert sealed(site) == [hour_key(first + n) for n in range(4)], "it goes on from there"
+
+
+def test_after_a_rollback_no_hour_is_told_twice_and_the_next_one_is_told(make_site: MakeSite) -> None:
+    site = make_site("rolled_back")
+    first = site.world.hours[-1]
+    site.world.land_hours(3)
+    before = site.world.table.metadata.current_snapshot_id
+    assert before is not None
+    site.world.land_hours(1)
+    site.tick("sealed")
+    execute(site.world.lake, plan_rollback(site.world.lake, site.logstore.table, before))
+    answer = site.tick("sealed")
+    assert not answer.asset_events and "no further hour is complete" in answer.skip_message
+    site.world.land_hours(1)
+    while site.tick("sealed").asset_events:
+        pass
+    assert sealed(site) == [hour_key(first + n) for n in range(5)]
 
 
 def test_an_hour_with_a_shard_that_nobody_has_landed_yet_is_not_complete(make_site: MakeSite) -> None:

@@ -4,6 +4,7 @@ An hour that nobody wrote into is complete as well. A shard that was listed firs
 the time it was made: until it has landed, no hour in which it was there is complete.
 """
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from pyiceberg.expressions import EqualTo
@@ -26,16 +27,30 @@ class Sealing:
     passed_s: int | None = None
 
 
-def sealing(look: Look, first: int | None, *, hours_max: int, start: int) -> Sealing:
+def sealing(
+    look: Look,
+    first: int | None,
+    *,
+    hours_max: int,
+    start: int,
+    told: Callable[[], Collection[int]] = frozenset,
+) -> Sealing:
     """The complete hours from `first` on, at most `hours_max`. Without `first`, from the oldest hour that
-    has rows, and not before `start`; from the running hour where there are no rows."""
+    has rows, and not before `start`; from the running hour where there are no rows.
+
+    A `first` before `start` is none: nothing begins there. One behind what is passed is of a table that was
+    rolled back, or was never true. So it is the first hour that is not among those `told`: nothing is told
+    twice after a rollback, and nothing is left out for ever by a cursor of 2099.
+    """
     passed_s = look.passed_s
     if passed_s is None or look.table is None:
         return Sealing(range(0))
     stop = passed_s // HOUR_S
-    if first is None:
+    if first is None or not start <= first <= stop:
         oldest = oldest_hour(look.table, look.ledger.origin)
-        first = max(start, stop if oldest is None else oldest)
+        begin = max(start, stop if oldest is None else oldest)
+        done = told() if first is not None and first > stop else ()
+        first = next((hour for hour in range(begin, stop) if hour not in done), max(begin, stop))
     hours = range(first, max(first, min(stop, first + hours_max)))
     shard = min(look.passed_by, key=lambda s: look.passed_by[s])
     return Sealing(hours, max(0, stop - hours.stop), shard, passed_s)

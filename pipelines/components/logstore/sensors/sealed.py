@@ -10,6 +10,7 @@ storage, too.
 """
 
 import json
+from contextlib import suppress
 
 import dagster as dg
 
@@ -69,6 +70,7 @@ def sealed_sensor(logstore: Logstore, *, unset: str = "") -> dg.SensorDefinition
             _next(context.cursor, seen.ledger.origin),
             hours_max=_HOURS_MAX,
             start=logstore.start_hour,
+            told=lambda: _all_told(context.instance, key),
         )
         if not found.hours:
             return dg.SkipReason(_waits(found))
@@ -109,6 +111,15 @@ def _next(cursor: str | None, origin: str) -> int | None:
 def _told(instance: dg.DagsterInstance, key: dg.AssetKey, hour: int) -> bool:
     only = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[hour_key(hour)])
     return bool(instance.fetch_materializations(only, limit=1).records)
+
+
+def _all_told(instance: dg.DagsterInstance, key: dg.AssetKey) -> frozenset[int]:
+    """Every hour that has an event."""
+    found = set()
+    for partition in instance.get_materialized_partitions(key):
+        with suppress(ValueError):  # whoever reports events may name what is no hour
+            found.add(hour_of_key(partition))
+    return frozenset(found)
 
 
 def _shown(rows: int | None, snapshot: str) -> dict[str, dg.MetadataValue]:
