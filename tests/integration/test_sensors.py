@@ -198,6 +198,15 @@ def test_a_shard_that_retention_took_is_told_once_and_loses_its_partition(make_s
     assert not site.tick("demand").asset_events
 
 
+def test_partitions_that_no_shard_is_called_fail_no_tick_and_stay(make_site: MakeSite) -> None:
+    site = landed(make_site("added_by_hand"))
+    strange = ["by hand", "", "-1", "007", "٣", "9" * 30]
+    site.instance.add_dynamic_partitions(f"{site.name}_shards", strange)
+    for _ in range(2):
+        site.tick("demand")
+        assert {*site.instance.get_dynamic_partitions(f"{site.name}_shards")} == {*strange, "0", "1"}
+
+
 def test_a_list_that_is_cut_short_deletes_nothing(make_site: MakeSite) -> None:
     site = landed(make_site("cut_short"))
     site.tick("demand")

@@ -11,6 +11,7 @@ deployment over the same run storage does not ask again. Deployments with storag
 ask: the second run finds the shard closed, and lands nothing twice.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -33,6 +34,7 @@ _SAID = {
     OPEN: "open: takes logs, or holds some that have not landed",
     LANDED: "landed: takes no more logs, and all of it is in the table",
 }
+_SHARD = re.compile(r"0|[1-9][0-9]{0,8}")
 _LINES_MAX = 50
 _KEY_CHARS_MAX = 100
 _KEY_SHOWN = 8
@@ -88,7 +90,8 @@ def drains(
     """What became of the shards since the look that left `cursor`; `origin` is the asset that is observed."""
     before, partitions = Seen.of(cursor), shards_partitions(logstore)
     there = set(instance.get_dynamic_partitions(str(partitions.name)))
-    known = {*(before.shards if before else ()), *map(int, there)}
+    # Anybody can add a partition on the page: one that no shard is called is nobody's, and stays.
+    known = {*(before.shards if before else ()), *(int(name) for name in there if _SHARD.fullmatch(name))}
     now = topology(client, seen, known)
     found, origin_id = events(before, now), seen.ledger.origin
     if before is not None and before.origin != origin_id:
