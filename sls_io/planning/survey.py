@@ -232,6 +232,21 @@ def from_hour(surveys: Mapping[int, Survey], hour: int) -> Mapping[int, Survey]:
     }
 
 
+def opened_from_hour(client: SlsClient, surveys: Mapping[int, Survey], hour: int) -> Mapping[int, Survey]:
+    """The surveys; a shard that is opened again begins where `hour` (since 1970) does: the rest is lost for
+    good.
+
+    Story: a shard is written off by wrong answers, all hours before 10:00 are removed for good, which it does
+    not hold back, and then it is shown again with logs of 09:00. Those were asked to be gone.
+    """
+    found = dict(surveys)
+    for shard, survey in surveys.items():
+        if survey.opened and survey.head is not None and any(span.hour < hour for span in survey.spans):
+            head = replace(survey.head, begin=client.cursor_at(shard, hour * HOUR_S))
+            found[shard] = replace(survey, head=head, gone=Second.AGREES, explained=True)
+    return {**found, **from_hour({s: one for s, one in found.items() if one.opened}, hour)}
+
+
 def mark_cut(
     client: SlsClient, shards: Iterable[Shard], ledger: Ledger, surveys: Mapping[int, Survey]
 ) -> Mapping[int, Survey]:

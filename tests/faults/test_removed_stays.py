@@ -22,6 +22,7 @@ from tests.faults.judge import pass_by
 from tests.worlds.one_logstore import World, group
 from tests.worlds.two_hours import snapshots
 from tests.worlds.two_runs import At
+from tests.worlds.wrong_answers import LOW, all_right, tell
 
 SECRET = "status = 500"
 
@@ -207,3 +208,29 @@ def test_skipped_hours_that_were_removed_are_owed_no_more(calm: World) -> None:
 
     assert calm.land().readable == ()
     assert calm.proof().verdict == VERIFIED
+
+
+def test_a_shard_that_is_shown_again_brings_no_hour_back_that_was_removed(quick: World) -> None:
+    """It was written off by wrong answers, and so did not hold the removal back."""
+    world = quick.begun(20, 20)
+    for _ in range(2):
+        tell(world, "error", call="get_cursor", shard=0, status=404, code="ShardNotExist")
+        tell(world, "answer", call="list_shards", item=0, drop=True)
+        world.land()
+        pass_by(world, 3600)
+    world.land()
+    assert world.ledger.shards[0].closed
+    hour = int(world.emulator.admin.now()) // HOUR_S
+    with world.client as client:
+        planned = plan_forget_before(world.lake, world.logstore, client, hour, reason="the law")
+        execute(world.lake, planned, Tools(engine=world.engine))
+    assert not world.table_rows()
+    all_right(world)
+    world.put(10, key=LOW)
+    pass_by(world, 60)
+
+    report = world.land()
+
+    assert report.rows == 10 and [at >= hour for at in report.hours] == [True]
+    assert not world.ledger.shards[0].closed
+    assert world.land().readable == () and world.proof().verdict == VERIFIED

@@ -18,7 +18,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.spark.session import Engine
 from sls_io.planning.draft import Patience
 from sls_io.planning.plan import plan_live
-from sls_io.planning.survey import left_over, look_at, mark_cut, survey_hours
+from sls_io.planning.survey import left_over, look_at, mark_cut, opened_from_hour, survey_hours
 from sls_io.planning.values import Plan, Survey
 from sls_io.planning.waits import Wait
 from sls_io.values.claim import Ledger
@@ -118,6 +118,8 @@ class Surveyor:
             begins=None if state is None else begins(self.client, self.logstore, state, self.ledger.origin),
             heard=heard,
         )
+        if state is not None:
+            surveys = opened_from_hour(self.client, surveys, state.forgotten.before(self.ledger.origin))
         return self._checked(surveys)
 
     def left_alone(self, surveys: Surveys) -> Mapping[int, Wait]:
