@@ -114,7 +114,7 @@ def main() -> None:
         package = made_project(folder / "project", options.logstores)
         landed(emulator, package, options.logstores)
         home, environment = folder / "dagster", {"PYTHONPATH": str(package.parent)}
-        with _Server(home, package / "definitions.py", environment):
+        with _Server(home, package / "definitions.py", environment) as server, server.heard():
             SYSTEM_CLOCK.sleep(60.0)  # the first tick of a sensor sees all anew
             before, begun_s = spent_s(), SYSTEM_CLOCK.now()
             SYSTEM_CLOCK.sleep(options.minutes * 60)
