@@ -1,16 +1,17 @@
 """What sensors of many logstores cost while nothing is wrong: `make bench LANE=sensors`.
 
-    python -m bench.bench_sensors [--logstores 100] [--minutes 5]
+    python -m bench.bench_sensors [--logstores 100] [--minutes 5] [--threads 0]
 
 A real code server, web server and daemon, with every sensor of every logstore turned on. Each logstore has
 two shards and a table, in which one landing is. Service and storage are on this machine; what the service
 spends is left out. Printed are the ticks that the daemon made in that time, and how many it should have made,
 and what both processes spent on them. Dagster's own part is in it: it asks for a tick over gRPC, and keeps
-what came of it.
+what came of it. `--threads` is how many the daemon asks with at once; 0 is what it does unless told.
 """
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import dagster as dg
@@ -46,7 +47,13 @@ attributes:
 
 
 class _Server(DagsterServer):
-    """With the daemon that everybody has."""
+    """With the daemon that everybody has, and so many threads for sensors."""
+
+    def __init__(self, home: Path, module: Path, environment: Mapping[str, str], *, threads: int) -> None:
+        super().__init__(home, module, environment)
+        if threads:
+            with (home / "dagster.yaml").open("a") as settings:
+                settings.write(f"sensors:\n  use_threads: true\n  num_workers: {threads}\n")
 
     def _daemon(self) -> tuple[str, ...]:
         return ("dagster._daemon", "run", "-w", str(self._workspace))
@@ -107,6 +114,7 @@ def main() -> None:
     )
     parser.add_argument("--logstores", type=int, default=100)
     parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--threads", type=int, default=0)
     add_flag(parser)
     options = parser.parse_args()
     behind_s = SYSTEM_CLOCK.now() - BEHIND_S
@@ -114,7 +122,8 @@ def main() -> None:
         package = made_project(folder / "project", options.logstores)
         landed(emulator, package, options.logstores)
         home, environment = folder / "dagster", {"PYTHONPATH": str(package.parent)}
-        with _Server(home, package / "definitions.py", environment) as server, server.heard():
+        module, threads = package / "definitions.py", options.threads
+        with _Server(home, module, environment, threads=threads) as server, server.heard():
             SYSTEM_CLOCK.sleep(60.0)  # the first tick of a sensor sees all anew
             before, begun_s = spent_s(), SYSTEM_CLOCK.now()
             SYSTEM_CLOCK.sleep(options.minutes * 60)

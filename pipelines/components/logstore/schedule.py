@@ -12,7 +12,11 @@ from functools import partial
 
 import dagster as dg
 
-from pipelines.components.logstore.dagster_private import NOT_FINISHED_STATUSES, UnresolvedAssetJobDefinition
+from pipelines.components.logstore.dagster_private import (
+    NOT_FINISHED_STATUSES,
+    UnresolvedAssetJobDefinition,
+    instance_kept_open,
+)
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.holding import work_max_s
 from sls_io.values.clock import SYSTEM_CLOCK
@@ -168,7 +172,10 @@ def schedule_of(
         description=what,
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        return dg.SkipReason(skips) if skips else ask(context.instance)
+        if skips:
+            return dg.SkipReason(skips)
+        instance_kept_open(context)
+        return ask(context.instance)
 
     return tick
 

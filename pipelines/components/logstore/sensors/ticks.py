@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 import dagster as dg
 
-from pipelines.components.logstore.dagster_private import UnresolvedAssetJobDefinition
+from pipelines.components.logstore.dagster_private import UnresolvedAssetJobDefinition, instance_kept_open
 from pipelines.components.logstore.health import CALL_S
 from pipelines.components.logstore.schedule import unset_text
 from pipelines.landing.bounds import Sensor
@@ -46,6 +46,7 @@ def sensor_of(
     def tick(context: dg.SensorEvaluationContext) -> Answer:
         if unset:
             return dg.SkipReason(unset_text(logstore, unset))
+        instance_kept_open(context)
         with current().within(CATALOG_S).kept():
             return evaluate(context)
 
