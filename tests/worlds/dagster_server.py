@@ -86,8 +86,9 @@ class DagsterServer:
         self._start("dagster", *code, "-p", str(self._code_port), "--location-name", LOCATION)
         self.wait("the code server", self._answers)
         self._start("dagster_webserver", "-h", "127.0.0.1", "-p", str(self.port), "-w", str(self._workspace))
-        self._start(*self._daemon())
+        # A tick that finds no page fails, and the next one may be minutes away.
         self.wait("the code location to load", self._loaded)
+        self._start(*self._daemon())
 
     def _daemon(self) -> tuple[str, ...]:
         return ("tests.integration.quick_daemon", "run", "-w", str(self._workspace))
