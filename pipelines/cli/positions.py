@@ -312,15 +312,14 @@ def _all_of(view: PlaceView, shards: Sequence[int]) -> list[tuple[str, list[str]
 def _beside(views: Sequence[PlaceView], shards: Sequence[int]) -> list[tuple[str, list[str]]]:
     ends = {shard: str(lag.end) for view in views for shard, lag in view.lags.items()}
     columns = [(">end", [ends.get(shard, "") for shard in shards])]
+    notes: list[list[str]] = [[] for _ in shards]
     for view in views:
-        cells = [_cells(view, shard) for shard in shards]
-        columns.append((f">{escape(view.word)}", [each[">at"] for each in cells]))
+        word, cells = escape(view.word), [_cells(view, shard) for shard in shards]
+        columns.append((f">{word}", [each[">at"] for each in cells]))
         columns.append((">lag", [each[">lag"] for each in cells]))
-    notes = [
-        "; ".join(f"{escape(view.word)}: {note}" for view in views if (note := _cells(view, shard)[""]))
-        for shard in shards
-    ]
-    return [*columns, ("", notes)] if any(notes) else columns
+        for said, each in zip(notes, cells, strict=True):
+            said += [f"{word}: {each['']}"] if each[""] else []
+    return [*columns, ("", ["; ".join(said) for said in notes])] if any(notes) else columns
 
 
 def _cells(view: PlaceView, shard: int) -> dict[str, str]:

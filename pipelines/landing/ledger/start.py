@@ -240,6 +240,11 @@ def known_in(lake: Lake, logstore: Logstore, client: SlsClient) -> str:
     return "" if table is None else known(facts(table, damaged_too=True), client.origin()).id
 
 
+def leased_as(lake: Lake, logstore: Logstore, client: SlsClient) -> str:
+    """The same for leases; "" where a group holds the shards, which asks for no id, and so for no table."""
+    return known_in(lake, logstore, client) if logstore.coordinator.leases else ""
+
+
 def check_origin(state: TableState, origin: Origin, table: str) -> Origin:
     """The origin as the table knows it, see `known`.
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pipelines.landing.coordinators import coordinator_of
 from pipelines.landing.inspection.describe import describe, read_ledger
 from pipelines.landing.ledger.newest_landing import check_adds_up
-from pipelines.landing.ledger.start import known_in
+from pipelines.landing.ledger.start import leased_as
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport
 from pipelines.landing.table.lake import Lake
@@ -63,7 +63,7 @@ def execute_repair(
 
     Raises ClaimLost when others hold all shards: their own landings publish checkpoints.
     """
-    group = coordinator_of(logstore, client, clock, known_as=known_in(lake, logstore, client))
+    group = coordinator_of(logstore, client, clock, known_as=leased_as(lake, logstore, client))
     claim = group.claim()
     try:
         return [_published(group, move, held=move.shard in claim.shards) for move in moves]

@@ -163,7 +163,7 @@ def _taken(
     return tuple(
         leaf
         for leaf in chosen.taken
-        if not (chosen.short & leaf.counts.keys() and _removed_from(state, *hours[leaf.path]))
+        if not (chosen.short & leaf.counts.keys() and state.forgotten.lacks(*hours[leaf.path]))
     )
 
 
@@ -202,10 +202,6 @@ def _check_told_apart(
                     ),
                 ),
             )
-
-
-def _removed_from(state: TableState, origin: str, hour: int) -> bool:
-    return state.forgotten.lacks(origin, hour)
 
 
 def _proven(place: Place, found: _Listed, added: tuple[DataFile, ...], *, without_missing: bool) -> int:

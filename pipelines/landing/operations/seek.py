@@ -26,7 +26,7 @@ from pipelines.landing.contents.holdings import Asking
 from pipelines.landing.coordinators import coordinator_of, holders
 from pipelines.landing.hours import hours_text, moment_text
 from pipelines.landing.ledger.place import Place
-from pipelines.landing.ledger.start import known, known_in
+from pipelines.landing.ledger.start import known, leased_as
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.replace import PlannedReplace, plan_replace
 from pipelines.landing.operations.skip import Skip, plan_skip
@@ -193,7 +193,7 @@ def check_unread(logstore: Logstore, lake: Lake, client: SlsClient, *, clock: Cl
 
     It joins for a moment and looks again: a member without a shard has got one by then.
     """
-    known_as = known_in(lake, logstore, client)
+    known_as = leased_as(lake, logstore, client)
     refuse_holders(logstore.group, _holders(logstore, client, known_as), "Nothing was changed")
     group = coordinator_of(logstore, client, clock, known_as=known_as)
     group.claim()
@@ -205,7 +205,7 @@ def check_unread(logstore: Logstore, lake: Lake, client: SlsClient, *, clock: Cl
 
 def readers_of(logstore: Logstore, lake: Lake, client: SlsClient) -> list[str]:
     """Who else holds shards of the logstore's group now."""
-    there = _holders(logstore, client, known_in(lake, logstore, client)).values()
+    there = _holders(logstore, client, leased_as(lake, logstore, client)).values()
     return sorted({kept.holder for kept in there} - {"", logstore.group.holder})
 
 

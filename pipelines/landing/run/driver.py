@@ -30,8 +30,8 @@ from pipelines.landing.ledger.start import (
     check_same_logstore,
     chosen_of,
     find_table,
-    known_in,
     landing_beside,
+    leased_as,
     lowered,
     published_cursors,
     resolve_starts,
@@ -149,7 +149,7 @@ class Run:
             clock=clock,
             lost=self._claim_lost,
             warn=warn,
-            known_as=lambda: known_in(self.lake, logstore, self._client),
+            known_as=lambda: leased_as(self.lake, logstore, self._client),
         )
         self._hooks = Hooks(logstore.name, logstore.hooks, warn)
         Transform(logstore.transform)  # one that cannot be loaded ends the run before it began

@@ -43,8 +43,8 @@ class Now:
 
 class Holding:
     """What a run holds now; nothing before `claim` and after `release`. `lost` hears, from another thread,
-    why the claim went away; `warn` a sentence for the operator. `known_as` says by which id the table has the
-    logstore, "" for none; only leases want it."""
+    why the claim went away; `warn` a sentence for the operator. `known_as` says by which id the leases
+    have the logstore, as `leased_as` does."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Holding:
         self.release()
         logstore = self._logstore
         self._client = heartbeat_client(logstore.service, logstore.group, clock=self._clock)
-        known_as = self._known_as() if logstore.coordinator.leases else ""
+        known_as = self._known_as()
         check_unheld(logstore, self._client, self._clock, known_as=known_as)
         self._coordinator = members = coordinator_of(logstore, self._client, self._clock, known_as=known_as)
         if logstore.coordinator.weighs and not isinstance(members, ServerGroup | Static):
