@@ -253,22 +253,32 @@ def start_sensor(url: str, sensor: str) -> None:
         raise _refused(answer)
 
 
+def sensors(url: str) -> set[str]:
+    """The names of all sensors that are loaded."""
+    return {each["name"] for node in _repositories(url) for each in node["sensors"]}
+
+
 def _home_of(url: str, kind: str, name: str) -> dict[str, str]:
     """The repository and the code location that the schedule or the sensor is in: whoever wrote the
     workspace has named them."""
-    answer = _ask(url, "repositoriesOrError", _REPOSITORIES, {})
-    if answer["__typename"] != "RepositoryConnection":
-        raise _refused(answer)
-    for node in answer["nodes"]:
+    nodes = _repositories(url)
+    for node in nodes:
         if any(each["name"] == name for each in node[kind]):
             return {"repositoryName": node["name"], "repositoryLocationName": node["location"]["name"]}
-    places = ", ".join(node["location"]["name"] for node in answer["nodes"]) or "none"
+    places = ", ".join(node["location"]["name"] for node in nodes) or "none"
     raise ServiceError(
         "NotFound",
         f"none of the code locations has {name} among its {kind}: {printable(places)} are loaded",
         status=HTTPStatus.OK,
         hint="See the workspace that Dagster was started with, and its page under Deployment",
     )
+
+
+def _repositories(url: str) -> list[dict[str, Any]]:
+    answer = _ask(url, "repositoriesOrError", _REPOSITORIES, {})
+    if answer["__typename"] != "RepositoryConnection":
+        raise _refused(answer)
+    return list(answer["nodes"])
 
 
 def reload(url: str, location: str) -> None:

@@ -1,9 +1,9 @@
 """What Dagster loads: every folder of a project's `defs`, run in one process.
 
 A code server builds all of it, and so does whatever else begins by asking what there is: Dagster loads the
-code for that (INITIALIZATION), and once more to have it (RECONSTRUCTION). The process of a run begins with
-the latter, and builds the logstore of its job: eight milliseconds of CPU a logstore are eight seconds of each
-run where there are a thousand.
+code for that (INITIALIZATION), and once more to have it (RECONSTRUCTION); both get what was built for the
+first. The process of a run begins with the latter, and builds the logstore of its job: eight milliseconds of
+CPU a logstore are eight seconds of each run where there are a thousand.
 
 That holds where the folder says nothing but logstores. What else is defined there may change any job: a check
 of a person's own is part of each job that lands its asset, and a resource has the place of Dagster's. So then
@@ -31,8 +31,8 @@ from pipelines.landing.umask import keep_others_out
 _NAME = "__repository__"
 """What Dagster calls the repository of a code location that gives it no name."""
 _LOGSTORES = {"pipelines.components.SlsLogstore", "pipelines.components.SlsProject"}
-_SHOWN: set[Path] = set()
-"""Packages of which this process was asked what there is. So it is no run's."""
+_FIRST: dict[Path, dg.Definitions] = {}
+"""What was built for a process that asked what there is, so no run's."""
 
 # Code servers and runs begin here, and `dagster` started them, which leaves the umask as it is.
 keep_others_out()
@@ -49,17 +49,15 @@ def code_location(package: Path) -> dg.Definitions:
     """As `loaded`, for a `definitions.py` that adds nothing: a run's process builds what its job needs. One
     that adds something to it takes `loaded`."""
     said = _checked(package)
-    if DefinitionsLoadContext.get().load_type is not DefinitionsLoadType.RECONSTRUCTION:
-        _SHOWN.add(package)
-        with _without_collector():
-            return _built(package)
+    first = DefinitionsLoadContext.get().load_type is not DefinitionsLoadType.RECONSTRUCTION
     if not _are_logstores_alone(package / "defs", said):
         return _built(package)
-    if package in _SHOWN:
-        with _without_collector(), alone():
-            found = _built(package)
-        gc.freeze()  # what Dagster has the second time stays as long as the process
-        return found
+    if first or package in _FIRST:
+        if first:
+            with alone():
+                _FIRST[package] = _built(package)
+            gc.freeze()  # it stays as long as the process
+        return _FIRST[package]
     # `@dg.definitions` takes a repository as well; only its type does not say so.
     return cast(dg.Definitions, dg.RepositoryDefinition(_NAME, repository_data=_OnDemand(package)))
 
@@ -79,6 +77,21 @@ def _checked(package: Path) -> list[Any]:
     return check_folder(package / "defs")
 
 
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Python looks for cycles among all objects each time that there are so many more of them. Definitions
+    stay, so it finds none; among those of four hundred logstores that was a quarter of a code server's start.
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+@_without_collector()
 def _built(package: Path) -> dg.Definitions:
     # Not `load_from_defs_folder`: that imports every package here that has component types, dbt's too, to
     # list them on a page of their own, and each run of a landing would wait for it.
@@ -104,20 +117,6 @@ def _are_logstores_alone(defs: Path, said: Sequence[Any]) -> bool:
         return False
     settings = [each if isinstance(each, dict) else {} for each in said]
     return all(each.keys() == {"type", "attributes"} and each["type"] in _LOGSTORES for each in settings)
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Python looks for cycles among all objects each time that there are so many more of them. Definitions
-    stay, so it finds none; among those of four hundred logstores that was a quarter of a code server's start.
-    """
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 class _OnDemand(dg.RepositoryData):

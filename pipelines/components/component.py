@@ -24,9 +24,10 @@ from pipelines.components.logstore.maintenance import maintenance_job, maintenan
 from pipelines.components.logstore.pruning import prune_op
 from pipelines.components.logstore.scaffold import LogstoreScaffolder
 from pipelines.components.logstore.schedule import microbatch_schedule, proof_schedule
-from pipelines.components.logstore.sensors.demand import demand_sensor
-from pipelines.components.logstore.sensors.health import health_sensor
-from pipelines.components.logstore.sensors.sealed import sealed_sensor, sealed_spec
+from pipelines.components.logstore.sensors.demand import demand_lookout
+from pipelines.components.logstore.sensors.health import health_lookout
+from pipelines.components.logstore.sensors.sealed import sealed_lookout, sealed_spec
+from pipelines.components.logstore.sensors.ticks import Lookout, sensor_of
 from pipelines.components.logstore.sensors.topology import shards_spec
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
 from pipelines.components.logstore.wanted import is_wanted
@@ -93,9 +94,14 @@ class SlsLogstore(dg.Component):
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions of this logstore, none where only others are wanted. Reads no table and starts no
         engine."""
+        own, lookouts = self.parts(context)
+        return dg.Definitions.merge(own, dg.Definitions(sensors=[sensor_of(each) for each in lookouts]))
+
+    def parts(self, context: dg.ComponentLoadContext) -> tuple[dg.Definitions, list[Lookout]]:
+        """(all but its sensors, what these do)."""
         use(context.project_root)
         if not is_wanted(self.logstore.name):
-            return dg.Definitions()
+            return dg.Definitions(), []
         logstore, unset, bronze = self.logstore, self.unset, bronze_key(self.logstore)
         origin, hours = origin_key(logstore), hours_of(logstore)
         shown = [check_key(logstore, kind) for kind in (*OF_TABLE, *kinds_of(logstore))]
@@ -113,7 +119,7 @@ class SlsLogstore(dg.Component):
         }
         jobs = among_own_assets(jobs_of(logstore), parts)
         live, _, _, proof, health = jobs
-        return dg.Definitions(
+        own = dg.Definitions(
             **parts,
             jobs=[*jobs, maintenance],
             schedules=[
@@ -121,12 +127,12 @@ class SlsLogstore(dg.Component):
                 proof_schedule(logstore, proof, unset=unset),
                 maintenance_schedule(logstore, maintenance),
             ],
-            sensors=[
-                demand_sensor(logstore, live, origin, unset=unset),
-                sealed_sensor(logstore, unset=unset),
-                health_sensor(logstore, health, maintenance, unset=unset),
-            ],
         )
+        return own, [
+            demand_lookout(logstore, live, origin, unset=unset),
+            sealed_lookout(logstore, unset=unset),
+            health_lookout(logstore, health, maintenance, unset=unset),
+        ]
 
 
 def _or_template(schema: Any) -> Any:

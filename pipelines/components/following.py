@@ -22,8 +22,9 @@ import dagster as dg
 
 from pipelines import dagster_client
 from pipelines.components.logstore.health import CALL_S
+from pipelines.landing.bounds import sensor_name
 from pipelines.landing.project_file import read_kept, read_project
-from pipelines.landing.projects import Refreshed, keep, refreshed, sensor_name
+from pipelines.landing.projects import Refreshed, keep, name_of_all, refreshed
 from sls_io.values.errors import ServiceError, TransportError
 
 _EVERY_S: Final = 300
@@ -58,7 +59,7 @@ def following_sensor(
         return dg.SensorResult(skip_reason=f"{said}{told}", cursor=cursor)
 
     return dg.SensorDefinition(
-        name=sensor_name(file),
+        name=sensor_name(name_of_all(file)),
         evaluation_fn=tick,
         minimum_interval_seconds=_EVERY_S,
         default_status=dg.DefaultSensorStatus.RUNNING if running else dg.DefaultSensorStatus.STOPPED,

@@ -1,5 +1,6 @@
 """`SlsProject`: many logstores of a project as Dagster definitions, from one `defs.yaml`."""
 
+from collections.abc import Collection, Iterable
 from typing import Any, Self
 
 import dagster as dg
@@ -7,8 +8,10 @@ from pydantic import BaseModel, RootModel
 
 from pipelines.components.component import SlsLogstore
 from pipelines.components.following import following_sensor
+from pipelines.components.logstore.sensors.ticks import Lookout, sensor_of
 from pipelines.components.logstore.wanted import all_are_wanted
 from pipelines.components.shared_run import shared_run
+from pipelines.components.shared_sensors import shared_sensor
 from pipelines.landing import environment
 from pipelines.landing.defs_file import FILES
 from pipelines.landing.logstore import Logstore, checked
@@ -39,9 +42,9 @@ class SlsProject(dg.Component):
     """
 
     def __init__(
-        self, logstores: list[tuple[Logstore, str]], *, follows: bool = False, schedule: str = ""
+        self, logstores: list[tuple[Logstore, str]], *, sensors: Collection[str] = (), schedule: str = ""
     ) -> None:
-        self.logstores, self.follows, self.schedule = logstores, follows, schedule
+        self.logstores, self.sensors, self.schedule = logstores, sensors, schedule
 
     @classmethod
     def get_model_cls(cls) -> type[BaseModel]:
@@ -58,17 +61,29 @@ class SlsProject(dg.Component):
             place = f"{context.path} ({name})"
             values, unset = environment.filled(its, place)
             found.append((checked(values, place), unset))
-        return cls(found, follows="logstores" in project.sensors, schedule=project.schedule)
+        return cls(found, sensors=project.sensors, schedule=project.schedule)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The definitions of all of them, none before the first refresh; and one sensor for all."""
+        """The definitions of all of them, none before the first refresh; and what is of all together."""
         use(context.project_root)
-        each = (SlsLogstore(logstore, unset=unset).build_defs(context) for logstore, unset in self.logstores)
+        each = [SlsLogstore(logstore, unset=unset).parts(context) for logstore, unset in self.logstores]
+        own = [definitions for definitions, _ in each]
         if not all_are_wanted():
-            return dg.Definitions.merge(*each)
+            return dg.Definitions.merge(*own)
         file = next((path for name in FILES if (path := context.path / name).is_file()), context.path)
         loaded = frozenset(logstore.service.logstore for logstore, _ in self.logstores)
-        following = following_sensor(file, context.project_root, loaded, running=self.follows)
+        following = following_sensor(file, context.project_root, loaded, running="logstores" in self.sensors)
         shared = [logstore for logstore, unset in self.logstores if self.schedule and not unset]
         together = [shared_run(name_of_all(file), shared, self.schedule)] if shared else []
-        return dg.Definitions.merge(*each, *together, dg.Definitions(sensors=[following]))
+        sensors = self._sensors(name_of_all(file), [one for _, lookouts in each for one in lookouts])
+        return dg.Definitions.merge(*own, *together, dg.Definitions(sensors=[following, *sensors]))
+
+    def _sensors(self, name: str, lookouts: Iterable[Lookout]) -> list[dg.SensorDefinition]:
+        """Those that logstores have of their own, since their settings name them; one a kind for the rest."""
+        found, shared = list[dg.SensorDefinition](), dict[str, list[Lookout]]()
+        for each in lookouts:
+            if each.is_own:
+                found.append(sensor_of(each))
+            else:
+                shared.setdefault(each.what, []).append(each)
+        return found + [shared_sensor(name, of, running=what in self.sensors) for what, of in shared.items()]

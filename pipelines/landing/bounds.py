@@ -22,7 +22,13 @@ Bound = Annotated[float, Field(ge=0, le=1e12), BeforeValidator(_no_switch)]
 Share = Annotated[float, Field(ge=0, le=1), BeforeValidator(_no_switch)]
 _PAIR = 2
 Sensor = Literal["demand", "sealed", "health"]
-ProjectSensor = Literal["logstores"]
+ProjectSensor = Literal["logstores", "demand", "sealed", "health"]
+
+
+def sensor_name(of: str, what: Sensor | Literal[""] = "") -> str:
+    """Of a logstore, or of all of a project (`name_of_all`); without `what` the one that refreshes the list
+    of these."""
+    return f"{of}_{what}_sensor" if what else f"{of}_sensor"
 
 
 class Thresholds(NamedTuple):

@@ -6,7 +6,7 @@
     defaults    what every one of them has; `table` and `mirror` may hold {logstore}, the name as a table can
                 be called
     overrides   name of a logstore -> what differs for it
-    sensors     `[logstores]`: the sensor that refreshes the list runs with the code that is deployed
+    sensors     those of all together that run with the code that is deployed: `logstores` refreshes the list
 
 Which logstores there are stands in `logstores.json` beside the file. A refresh (`projects.py`), by the
 command line or by the sensor, asks the service and adds the new ones, each with the hour in which it was

@@ -56,11 +56,6 @@ def name_of_all(file: Path) -> str:
     return f"{re.sub(r'[^A-Za-z0-9_]', '_', file.parent.name)}_logstores"
 
 
-def sensor_name(file: Path) -> str:
-    """Of the sensor that refreshes the list of a project's `file`."""
-    return f"{name_of_all(file)}_sensor"
-
-
 def refreshed(file: Path, root: Path, *, deadline_s: float | None = None) -> Refreshed:
     """Ask the service for new logstores of a project's `file`. Changes nothing; `deadline_s` bounds a call.
 

@@ -163,7 +163,7 @@ def test_no_text_of_a_log_is_in_what_a_check_says(page: Page) -> None:
 
 def test_the_first_landing_of_a_table_proves_it_and_no_output_is_missed(page: Page) -> None:
     (first,) = page.instance.get_runs()
-    told = last_told(page.instance, page.world.logstore, Kind.PROVEN)
+    told = last_told(page.instance, page.world.logstore, [Kind.PROVEN]).get(Kind.PROVEN)
     assert told is not None and told.by_run and told.finding.level is Level.OK
     assert told.said.description == "50 rows, each once, as the ledger says"
     assert "never proven" not in told.said.metadata

@@ -169,7 +169,7 @@ def test_the_sensor_is_off_until_somebody_turns_it_on(world: World, tmp_path: Pa
     on = followed(world.emulator, tmp_path / "on", module, sensors="  sensors: [logstores]\n")
     assert sensor_of(on).default_status is dg.DefaultSensorStatus.RUNNING
     file = on.folder / "defs.yaml"
-    file.write_text(file.read_text().replace("[logstores]", "[demand]"))
+    file.write_text(file.read_text().replace("[logstores]", "[nightly]"))
     with pytest.raises(ConfigError, match=r"sensors.*'logstores'"):
         read_project(file)
 

@@ -14,7 +14,8 @@ from pipelines.components import SlsLogstore
 from pipelines.components.logstore.assets import checkpoint_key, origin_key
 from pipelines.components.logstore.health import OF_LOGSTORE, check_key, last_told
 from pipelines.components.logstore.maintenance import MAINTAINS_TAG
-from pipelines.components.logstore.sensors.health import health_sensor
+from pipelines.components.logstore.sensors import ticks
+from pipelines.components.logstore.sensors.health import health_lookout
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.maintenance.expiry import LEDGER_BYTES_MAX, SNAPSHOTS_MAX
@@ -148,7 +149,7 @@ def test_a_mirror_has_a_check_of_its_own_and_stands_with_the_checkpoint_of_each_
         done = site.launch(dg.RunRequest(), "now")
         assert done.success
         (_, values) = site.materialized(checkpoint_key(site.logstore))[-1]
-        newest = last_told(site.instance, site.logstore, Kind.MIRROR)
+        newest = last_told(site.instance, site.logstore, [Kind.MIRROR]).get(Kind.MIRROR)
         assert newest is not None
         return values["mirror"].value, newest.finding.level is Level.OK
 
@@ -304,7 +305,7 @@ def test_without_the_service_what_the_table_says_is_told_and_the_rest_is_a_warni
 def sensor_of(site: Site, **given: Any) -> dg.SensorDefinition:
     """The health sensor, with a clock or limits of a test."""
     job, upkeep = (site.definitions.resolve_job_def(f"{site.name}_{of}") for of in ("health", "maintenance"))
-    return health_sensor(site.logstore, job, upkeep, **given)
+    return ticks.sensor_of(health_lookout(site.logstore, job, upkeep, **given))
 
 
 @dataclass

@@ -18,8 +18,9 @@ from pipelines.components.logstore.schedule import (
     hour_key,
     live_request,
 )
-from pipelines.components.logstore.sensors.demand import demand_sensor
+from pipelines.components.logstore.sensors.demand import demand_lookout
 from pipelines.components.logstore.sensors.sealed import sealed_condition, sealed_key
+from pipelines.components.logstore.sensors.ticks import sensor_of
 from pipelines.components.logstore.sensors.topology import LANDED, OPEN, shards_key
 from pipelines.components.logstore.telling import LATE_MAX
 from pipelines.landing.commit.operation import execute
@@ -283,7 +284,7 @@ def test_a_clock_that_was_ahead_once_keeps_no_backlog_waiting(make_site: MakeSit
 
     def asked(ahead_s: float) -> int:
         clock = ManualClock(SYSTEM_CLOCK.now() + ahead_s)
-        sensor = demand_sensor(site.logstore, job, origin_key(site.logstore), clock=clock)
+        sensor = sensor_of(demand_lookout(site.logstore, job, origin_key(site.logstore), clock=clock))
         return len(site.tick("demand", sensor=sensor).run_requests)
 
     site.world.put(20)
@@ -546,7 +547,7 @@ def test_hours_before_a_history_that_begins_with_what_comes_next_stay_to_be_aske
     for said in ("Not proven yet", "20 rows, each once"):
         asked = live_request(site.instance, site.logstore)
         assert isinstance(asked, dg.RunRequest) and site.launch(asked, "microbatch").success
-        told = last_told(site.instance, site.logstore, Kind.PROVEN)
+        told = last_told(site.instance, site.logstore, [Kind.PROVEN]).get(Kind.PROVEN)
         assert told is not None and told.said.passed and str(told.said.description).startswith(said)
         site.world.put(20)
         site.world.emulator.admin.advance(3600)

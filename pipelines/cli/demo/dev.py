@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from http.client import HTTPException
@@ -31,9 +31,9 @@ from pipelines.cli.files.sending import put
 from pipelines.cli.load import create
 from pipelines.cli.logstores import defs_of, project_root, resolve_all
 from pipelines.cli.output import Output, moment, verb
-from pipelines.landing.bounds import Sensor
+from pipelines.landing.bounds import Sensor, sensor_name
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.projects import sensor_name
+from pipelines.landing.projects import name_of_all
 from pipelines.landing.spark.remote import without_session
 from pipelines.landing.table.home import defs_files, in_checkout, project_files
 from sls_io.emulator import start
@@ -109,6 +109,13 @@ def _own(logstores: list[Logstore], box: sandbox.Sandbox) -> list[Logstore]:
     return logstores
 
 
+def _sensors(logstores: Iterable[Logstore]) -> set[str]:
+    """What sensors these may have: of their own, or one with all of a project."""
+    of_all = [name_of_all(file) for file in project_files(defs_files(project_root()))]
+    whose = [*of_all, *(logstore.name for logstore in logstores)]
+    return {sensor_name(of, what) for of in whose for what in ("", *get_args(Sensor))}
+
+
 def _run(output: Output, box: sandbox.Sandbox, logstores: list[Logstore], rate: int) -> None:
     """All parts, until Ctrl-C; `box` is ours."""
     url, env, log = box.dagster_url, box.home / "env", box.home / "dagster.log"
@@ -129,10 +136,8 @@ def _run(output: Output, box: sandbox.Sandbox, logstores: list[Logstore], rate: 
                 _wait_until_loaded(url, dagster, log)
                 for logstore in logstores:
                     dagster_client.start_schedule(url, f"{logstore.name}_schedule")
-                    for sensor in get_args(Sensor):
-                        dagster_client.start_sensor(url, f"{logstore.name}_{sensor}_sensor")
-                for file in project_files(defs_files(project_root())):
-                    dagster_client.start_sensor(url, sensor_name(file))
+                for sensor in sorted(dagster_client.sensors(url) & _sensors(logstores)):
+                    dagster_client.start_sensor(url, sensor)
                 if spark is not None:
                     spark.wait()
                     output.say(f"Spark     {without_session(box.spark_remote)} (process {spark.process_id})")

@@ -113,7 +113,7 @@ def proven_by_landing(
     """What a run that lands says of the proof, as `verdict`: the last one once more. Of a table that nobody
     has proven it takes the first, where it has `landed` and that costs little. Where none was taken nothing
     is wrong: the check passes and says so, or the page of each new table would be yellow."""
-    told = last_told(instance, logstore, Kind.PROVEN)
+    told = last_told(instance, logstore, [Kind.PROVEN]).get(Kind.PROVEN)
     if told is None or told.said.metadata.get(_NEVER):
         with suppress(SlsError):  # what landed stands, and whoever asks for the proof hears why it fails
             if landed and 0 < _rows(lake, logstore) <= _FIRST_ROWS_MAX:

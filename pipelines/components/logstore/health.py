@@ -12,7 +12,7 @@ Since when nobody could look stands in the newest event of the check itself: sen
 *Execute* go on with the same one, and nothing else has to be remembered.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
@@ -146,25 +146,39 @@ class Told(NamedTuple):
     by_run: bool
 
 
-def last_told(instance: dg.DagsterInstance, logstore: Logstore, kind: Kind) -> Told | None:
-    """The newest verdict; None where there is none."""
-    history = instance.event_log_storage.get_asset_check_execution_history(
-        check_key(logstore, kind), limit=1, status=COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
-    )
-    said = history[0].evaluation if history else None
-    if said is None:
-        return None
+def last_told(instance: dg.DagsterInstance, logstore: Logstore, kinds: Iterable[Kind]) -> dict[Kind, Told]:
+    """The newest verdicts, of those that have one.
+
+    All newest records in one question; a record of a check that a run is about to make has no verdict yet,
+    and only of such a check the one before is asked for.
+    """
+    keys, storage = {check_key(logstore, kind): kind for kind in kinds}, instance.event_log_storage
+    found, done = dict[Kind, Told](), COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
+    for key, newest in storage.get_latest_asset_check_execution_by_key([*keys]).items():
+        records = (
+            [newest]
+            if newest.status in done
+            else storage.get_asset_check_execution_history(key, limit=1, status=done)
+        )
+        for record in records:
+            if key in keys and record.evaluation is not None:
+                found[keys[key]] = _told(keys[key], record.evaluation, by_run=bool(record.run_id))
+    return found
+
+
+def _told(kind: Kind, said: dg.AssetCheckEvaluation, *, by_run: bool) -> Told:
     bad = Level.FAIL if said.severity is dg.AssetCheckSeverity.ERROR else Level.WARN
     since = said.metadata.get(_SINCE)
     since_s = since.value if isinstance(since, dg.TimestampMetadataValue) else None
     found = Finding(kind, Level.OK if said.passed else bad, said.description or "", since_s=since_s)
-    return Told(found, said, bool(history[0].run_id))
+    return Told(found, said, by_run)
 
 
 def after_last(instance: dg.DagsterInstance, logstore: Logstore, found: Finding, now_s: float) -> Finding:
     """`settled` after what the check said last."""
-    told = last_told(instance, logstore, found.kind) if found.level is Level.UNKNOWN else None
-    return settled(found, told.finding if told is not None else None, logstore.health, now_s)
+    told = last_told(instance, logstore, [found.kind]) if found.level is Level.UNKNOWN else {}
+    last = told.get(found.kind)
+    return settled(found, last.finding if last is not None else None, logstore.health, now_s)
 
 
 def verdict(logstore: Logstore, found: Finding) -> dict[str, Any]:

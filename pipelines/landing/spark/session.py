@@ -146,6 +146,9 @@ class Engine:
         """What runs the tasks of a landing, locally. Raises ConfigError when Java is missing."""
         with self._starting:
             if self._context is None or _has_ended(self._context):
+                if self._context is not None:
+                    # pyspark goes on with one whose Java half has ended, until it is told.
+                    self._context.stop()
                 # A session of the one that ended has ended with it.
                 self._session, self._context = None, self._start_bare()
             return self._context
@@ -383,8 +386,17 @@ def _over_connect(session: "SparkSession", count: int, task: Task, tag: str) -> 
 
 
 def _has_ended(context: "SparkContext") -> bool:
-    """Whether somebody stopped it: pyspark takes its Java half away then."""
-    return context._jsc is None
+    """Whether somebody stopped it, and pyspark took its Java half away; or its Java half stopped by itself.
+
+    Story: a master is gone for a minute. Java says "All masters are unresponsive", stops what it has, and
+    lives on. Whoever lands again in this process would be told so for ever. A Java that has ended tells
+    nothing, and no other can begin in its process.
+    """
+    if context._jsc is None:
+        return True
+    with contextlib.suppress(Exception):
+        return bool(context._jsc.sc().isStopped())
+    return False
 
 
 def _end_java() -> threading.Thread:

@@ -56,12 +56,19 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a look leaves for the next one: shards by id, whether read-only; and the end cursor of each
-    shard whose drain was asked for."""
+    """What a look leaves for the next one: shards by id, whether read-only; those of them that have landed
+    whole; and the end cursor of each shard whose drain was asked for."""
 
     origin: str
     shards: Mapping[int, bool] = field(default_factory=dict)
+    landed: frozenset[int] = frozenset()
     asked: Mapping[int, int] = field(default_factory=dict)
+
+    def still(self, look: Look) -> bool:
+        """Whether the shards are listed as they were, and no other one has landed whole."""
+        listed = {s.id: s.readonly for s in look.shards}
+        landed = frozenset(s for s in listed if look.ledger.closed([s]))
+        return (self.origin, self.shards, self.landed) == (look.ledger.origin, listed, landed)
 
     def text(self) -> str:
         """As it is kept. Holds ids and cursors, nothing of a log."""
@@ -70,6 +77,7 @@ class Seen:
                 "origin": self.origin,
                 "readwrite": [s for s, readonly in sorted(self.shards.items()) if not readonly],
                 "readonly": [s for s, readonly in sorted(self.shards.items()) if readonly],
+                "landed": sorted(self.landed),
                 "asked": {str(shard): str(end) for shard, end in sorted(self.asked.items())},
             }
         )
@@ -81,7 +89,8 @@ class Seen:
             kept = json.loads(text or "")
             readwrite, readonly = kept["readwrite"], kept["readonly"]
             shards = {**{int(s): False for s in readwrite}, **{int(s): True for s in readonly}}
-            return Seen(str(kept["origin"]), shards, {int(s): int(end) for s, end in kept["asked"].items()})
+            landed, asked = frozenset(map(int, kept["landed"])), kept["asked"].items()
+            return Seen(str(kept["origin"]), shards, landed, {int(s): int(end) for s, end in asked})
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
@@ -107,6 +116,11 @@ class Topology:
         """The shards that are there, whether read-only."""
         hidden = dict.fromkeys(self.hidden, True)
         return {**hidden, **{s.id: s.readonly for s in self.look.shards}}
+
+    @property
+    def landed(self) -> frozenset[int]:
+        """Those of `seen` that take no more logs, and all of them are in the table."""
+        return frozenset(s for s in self.seen if self.look.ledger.closed([s]))
 
     def standing(self, shard: Shard) -> str:
         """How far the table is with a listed shard, for people.
@@ -197,7 +211,7 @@ def remembered(before: Seen | None, now: Topology, asked: Iterable[int]) -> Seen
     same = before is not None and before.origin == now.look.ledger.origin
     old = {s: end for s, end in before.asked.items() if s in now.ends} if same and before else {}
     return replace(
-        Seen(now.look.ledger.origin, now.seen),
+        Seen(now.look.ledger.origin, now.seen, now.landed),
         asked={**old, **{shard: int(now.ends[shard]) for shard in asked}},
     )
 

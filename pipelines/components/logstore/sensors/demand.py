@@ -14,8 +14,8 @@ from typing import Final
 import dagster as dg
 
 from pipelines.components.logstore.schedule import live_request
-from pipelines.components.logstore.sensors.ticks import Answer, Job, client_of, sensor_of
-from pipelines.components.logstore.sensors.topology import Half, drains
+from pipelines.components.logstore.sensors.ticks import Job, Lookout, Sighting, client_of
+from pipelines.components.logstore.sensors.topology import drains
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.look import Look, look
@@ -29,41 +29,34 @@ _EVERY_S = 60
 _HALVES = ("topology", "backlog")
 
 
-def demand_sensor(
+def demand_lookout(
     logstore: Logstore, job: Job, origin: dg.AssetKey, *, unset: str = "", clock: Clock = SYSTEM_CLOCK
-) -> dg.SensorDefinition:
-    """The sensor; `job` is the micro-batch, `origin` the asset that is observed."""
+) -> Lookout:
+    """What the sensor does; `job` is the micro-batch, `origin` the asset that is observed."""
 
-    def evaluate(context: dg.SensorEvaluationContext) -> Answer:
-        before = _cursors(context.cursor)
+    def demand(instance: dg.DagsterInstance, cursor: str) -> Sighting:
+        before = _cursors(cursor)
         with client_of(logstore) as client:
             seen = look(logstore, Lake.default(), client)
-            shards = drains(context.instance, logstore, origin, client, seen, before["topology"])
-            backlog = _backlog(
-                context.instance, logstore, client, seen, before["backlog"], shards, clock.now()
-            )
-        requests, said = [*shards.requests, *backlog.requests], f"{shards.said}; {backlog.said}"
-        if requests:
-            context.log.info(said)
-        return dg.SensorResult(
-            run_requests=requests,
-            skip_reason=None if requests else said,
-            asset_events=list(shards.events),
-            dynamic_partitions_requests=list(shards.partitions),
-            cursor=json.dumps({"topology": shards.cursor, "backlog": backlog.cursor}),
+            shards = drains(instance, logstore, origin, client, seen, before["topology"])
+            backlog = _backlog(instance, logstore, client, seen, before["backlog"], shards, clock.now())
+        return Sighting(
+            f"{shards.said}; {backlog.said}",
+            json.dumps({"topology": shards.cursor, "backlog": backlog.cursor}),
+            (*shards.requests, *backlog.requests),
+            shards.events,
+            shards.partitions,
         )
 
-    return sensor_of(
+    return Lookout(
         logstore,
         "demand",
-        evaluate,
-        jobs=[job],
-        every_s=_EVERY_S,
+        demand,
+        _EVERY_S,
+        "Sees shards split, merge, close and go; asks for one run when one closes, or when logs wait for too "
+        "long, or too many of them wait.",
+        jobs=(job,),
         unset=unset,
-        description=(
-            "Sees shards split, merge, close and go; asks for one run when one closes, or when logs wait for "
-            "too long, or too many of them wait."
-        ),
     )
 
 
@@ -73,26 +66,26 @@ def _backlog(
     client: SlsClient,
     seen: Look,
     cursor: str,
-    shards: Half,
+    shards: Sighting,
     now_s: float,
-) -> Half:
+) -> Sighting:
     """The half that looks at what waits; `shards` is what the other half asks for."""
     bounds = Demand.of(logstore)
     found = waiting(client, seen, bounds, settle_s=logstore.budget.settle_s)
     over = found.over(bounds)
     if not over:
         quiet = f"no bound is passed: at most {found.lag_s:,.0f} s and about {found.mb:,.0f} MB wait"
-        return Half(quiet, cursor)
+        return Sighting(quiet, cursor)
     why, head = "; ".join(over), str(seen.table.metadata.current_snapshot_id) if seen.table else ""
     if shards.requests:
-        return Half(f"{why}; the drain lands that, too", cursor)
+        return Sighting(f"{why}; the drain lands that, too", cursor)
     if _asked(cursor, head, now_s):
         newest = f"see the newest run of {logstore.name}_microbatch"
-        return Half(f"{why}; a run was asked for, and the table has not changed since: {newest}", cursor)
+        return Sighting(f"{why}; a run was asked for, and the table has not changed since: {newest}", cursor)
     asked = live_request(instance, logstore)
     if isinstance(asked, dg.SkipReason):
-        return Half(f"{why}; {asked.skip_message}", cursor)
-    return Half(why, json.dumps({"head": head, "at_s": int(now_s)}), (asked,))
+        return Sighting(f"{why}; {asked.skip_message}", cursor)
+    return Sighting(why, json.dumps({"head": head, "at_s": int(now_s)}), (asked,))
 
 
 def _cursors(cursor: str | None) -> dict[str, str]:

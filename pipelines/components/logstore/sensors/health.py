@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipelines.components.logstore.health import Told, last_told, looked, verdict
 from pipelines.components.logstore.maintenance import maintaining
-from pipelines.components.logstore.sensors.ticks import Answer, Job, sensor_of
+from pipelines.components.logstore.sensors.ticks import Job, Lookout, Sighting
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.watch.health import Finding, Kind, Level
 from pipelines.landing.watch.wear import WORN, Wear
@@ -34,7 +34,7 @@ _MORE = 1.25
 """What a maintenance could not lower is tried again once it has grown by so much."""
 
 
-def health_sensor(
+def health_lookout(
     logstore: Logstore,
     job: Job,
     maintenance: Job,
@@ -42,45 +42,42 @@ def health_sensor(
     unset: str = "",
     clock: Clock = SYSTEM_CLOCK,
     worn: Wear = WORN,
-) -> dg.SensorDefinition:
-    """The sensor; `job` fails where a check does, `maintenance` is asked for above `worn`. `unset` names the
-    endpoint's variable where it is not set: nobody can look at the service then."""
+) -> Lookout:
+    """What the sensor does; `job` fails where a check does, `maintenance` is asked for above `worn`. `unset`
+    names the endpoint's variable where it is not set: nobody can look at the service then, and it says so."""
 
-    def evaluate(context: dg.SensorEvaluationContext) -> Answer:
-        memory, now_s, instance = _memory(context.cursor), clock.now(), context.instance
+    def health(instance: dg.DagsterInstance, cursor: str) -> Sighting:
+        memory, now_s = _memory(cursor), clock.now()
         found = looked(logstore, instance, unset, clock)
         wear = next(each for each in found if each.kind is Kind.WEAR)
         others = [each for each in found if each is not wear]
         levels = {each.kind.value: each.level.value for each in others}
-        events = [
+        told = last_told(instance, logstore, [each.kind for each in others])
+        events = (
             dg.AssetCheckEvaluation(**verdict(logstore, each))
             for each in others
-            if _is_news(each, memory.levels.get(each.kind.value), last_told(instance, logstore, each.kind))
-        ]
+            if _is_news(each, memory.levels.get(each.kind.value), told.get(each.kind))
+        )
         red, owed = _begun(memory, levels, now_s)
-        requests = [dg.RunRequest(f"health-{'-'.join(red)}-{int(now_s)}", job_name=job.name)] if red else []
+        key = f"health-{'-'.join(red)}-{logstore.name}-{int(now_s)}"
+        requests = [dg.RunRequest(key, job_name=job.name)] if red else []
         upkeep, why, counts = _upkeep(instance, logstore, maintenance, wear, memory.worn, worn)
-        asked_s, said = memory.asked_s | dict.fromkeys(red, now_s), f"{_said(others)}; {why}"
-        requests += upkeep
-        if requests:
-            context.log.info(said)
-        return dg.SensorResult(
-            run_requests=requests,
-            skip_reason=None if requests else said,
-            asset_events=events,
-            cursor=json.dumps(asdict(_Memory(levels, asked_s, owed, counts))),
+        asked_s = memory.asked_s | dict.fromkeys(red, now_s)
+        return Sighting(
+            f"{_said(others)}; {why}",
+            json.dumps(asdict(_Memory(levels, asked_s, owed, counts))),
+            (*requests, *upkeep),
+            (*events,),
         )
 
-    return sensor_of(
+    return Lookout(
         logstore,
         "health",
-        evaluate,
-        jobs=[job, maintenance],
-        every_s=_EVERY_S,
-        description=(
-            "Tells the checks of the logstore, runs the health job where one begins to fail, and asks for a "
-            "maintenance when files, snapshots or manifests are too many."
-        ),
+        health,
+        _EVERY_S,
+        "Tells the checks of the logstore, runs the health job where one begins to fail, and asks for a "
+        "maintenance when files, snapshots or manifests are too many.",
+        jobs=(job, maintenance),
     )
 
 
@@ -147,7 +144,7 @@ class _Memory:
     worn: Mapping[str, int] = field(default_factory=dict)
 
 
-def _memory(cursor: str | None) -> _Memory:
+def _memory(cursor: str) -> _Memory:
     """The cursor's; none where it is another's or an earlier release's: then all is told again."""
     try:
         return TypeAdapter(_Memory).validate_json(cursor or "{}")

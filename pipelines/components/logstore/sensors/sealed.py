@@ -16,7 +16,7 @@ import dagster as dg
 
 from pipelines.components.logstore import metadata
 from pipelines.components.logstore.schedule import hour_key, hour_of_key
-from pipelines.components.logstore.sensors.ticks import Answer, client_of, sensor_of
+from pipelines.components.logstore.sensors.ticks import Lookout, Sighting, client_of
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import hour_rows
 from pipelines.landing.logstore import Logstore
@@ -57,49 +57,49 @@ def sealed_spec(
     )
 
 
-def sealed_sensor(logstore: Logstore, *, unset: str = "") -> dg.SensorDefinition:
-    """The sensor. It launches nothing."""
+def sealed_lookout(logstore: Logstore, *, unset: str = "") -> Lookout:
+    """What the sensor does. It launches nothing."""
     key = sealed_key(logstore.name)
 
-    def evaluate(context: dg.SensorEvaluationContext) -> Answer:
+    def sealed(instance: dg.DagsterInstance, cursor: str) -> Sighting:
         lake = Lake.default()
         with client_of(logstore) as client:
             seen = look(logstore, lake, client)
         found = sealing(
             seen,
-            _next(context.cursor, seen.ledger.origin),
+            _next(cursor, seen.ledger.origin),
             hours_max=_HOURS_MAX,
             start=logstore.start_hour,
-            told=lambda: _all_told(context.instance, key),
+            told=lambda: _all_told(instance, key),
         )
         if not found.hours:
-            return dg.SkipReason(_waits(found))
-        told = {hour for hour in found.hours if _told(context.instance, key, hour)}
+            return Sighting(_waits(found), cursor)
+        told = {hour for hour in found.hours if _told(instance, key, hour)}
         rows = hour_rows(logstore, lake, seen.ledger.origin, found.hours)
         snapshot = str(seen.table.metadata.current_snapshot_id) if seen.table is not None else ""
-        events = [
+        events = (
             dg.AssetMaterialization(key, partition=hour_key(hour), metadata=_shown(rows.get(hour), snapshot))
             for hour in found.hours
             if hour not in told
-        ]
+        )
         left = f"; {found.more} more at the next ticks" if found.more else ""
-        return dg.SensorResult(
-            skip_reason=f"sealed {hour_text(found.hours[0])}..{hour_text(found.hours[-1])}{left}",
-            asset_events=events,
-            cursor=json.dumps({"origin": seen.ledger.origin, "next": hour_key(found.hours.stop)}),
+        return Sighting(
+            f"sealed {hour_text(found.hours[0])}..{hour_text(found.hours[-1])}{left}",
+            json.dumps({"origin": seen.ledger.origin, "next": hour_key(found.hours.stop)}),
+            events=(*events,),
         )
 
-    return sensor_of(
+    return Lookout(
         logstore,
         "sealed",
-        evaluate,
-        every_s=_EVERY_S,
+        sealed,
+        _EVERY_S,
+        "Tells once of each receive hour that every shard has passed.",
         unset=unset,
-        description="Tells once of each receive hour that every shard has passed.",
     )
 
 
-def _next(cursor: str | None, origin: str) -> int | None:
+def _next(cursor: str, origin: str) -> int | None:
     """The first hour that was not told yet; None at the first look at this origin."""
     try:
         kept = json.loads(cursor or "{}")

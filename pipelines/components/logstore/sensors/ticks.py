@@ -6,59 +6,100 @@ service for at most some seconds a call, since Dagster ends a tick after a minut
 Story: a catalog takes the connection and never answers. Each look waits for its own minute, Dagster ends the
 tick in the first of them, and the sensor that should tell of it tells nothing, for as long as it lasts.
 
-What goes wrong is raised: the tick is red on the
-sensor's page with the cause, its cursor stays as it was, and the next tick does all of it.
+What a kind of sensor does for a logstore is a `Lookout`. It says what it found and leaves it to the sensor to
+have that stored: one of a single logstore (`sensor_of`), or one of many (`shared_sensors.py`).
+
+What goes wrong is raised: the tick is red on the sensor's page with the cause, its cursor stays as it was,
+and the next tick does all of it.
 
 Cursors, tags and events hold ids, cursors and numbers; nothing of a log, and no key.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import dagster as dg
 
 from pipelines.components.logstore.dagster_private import UnresolvedAssetJobDefinition, instance_kept_open
 from pipelines.components.logstore.health import CALL_S
 from pipelines.components.logstore.schedule import unset_text
-from pipelines.landing.bounds import Sensor
+from pipelines.landing.bounds import Sensor, sensor_name
 from pipelines.landing.logstore import Logstore
 from sls_io.values.deadline import current
 from sls_io.wire.client import SlsClient
 
 CATALOG_S = 20.0
 
-Answer = dg.SensorResult | dg.SkipReason
 Job = UnresolvedAssetJobDefinition | dg.JobDefinition
+Event = dg.AssetObservation | dg.AssetMaterialization | dg.AssetCheckEvaluation
+Partitions = dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest
 
 
-def sensor_of(
-    logstore: Logstore,
-    what: Sensor,
-    evaluate: Callable[[dg.SensorEvaluationContext], Answer],
-    *,
-    every_s: int,
-    description: str,
-    jobs: Sequence[Job] = (),
-    unset: str = "",
-) -> dg.SensorDefinition:
-    """`<logstore>_<what>_sensor`. `unset` names the environment variable of the endpoint when it is not set:
-    every tick is skipped then. The sensor that tells of it does not hand it on."""
+@dataclass(frozen=True)
+class Sighting:
+    """What a look has found: the runs that it asks for, or why none; what it tells; and what the next look
+    has to know."""
 
-    def tick(context: dg.SensorEvaluationContext) -> Answer:
-        if unset:
-            return dg.SkipReason(unset_text(logstore, unset))
-        instance_kept_open(context)
+    said: str
+    cursor: str
+    requests: tuple[dg.RunRequest, ...] = ()
+    events: tuple[Event, ...] = ()
+    partitions: tuple[Partitions, ...] = ()
+
+
+@dataclass(frozen=True)
+class Lookout:
+    """What one kind of sensor does for one logstore, every `every_s` seconds.
+
+    look   (instance, cursor that its last look left, or "") -> what it found; raises what it could not ask
+    jobs   what it may ask for; a request that names none is for the first
+    unset  the environment variable of the endpoint, where that is not set and a look would make no sense
+    """
+
+    logstore: Logstore
+    what: Sensor
+    look: Callable[[dg.DagsterInstance, str], Sighting]
+    every_s: int
+    description: str
+    jobs: tuple[Job, ...] = ()
+    unset: str = ""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the logstore's own settings name it."""
+        return self.logstore.sensors >= {self.what}
+
+    def looked(self, instance: dg.DagsterInstance, cursor: str) -> Sighting:
+        """A look that waits for no catalog for ever, or why there is none."""
+        if self.unset:
+            return Sighting(unset_text(self.logstore, self.unset), cursor)
         with current().within(CATALOG_S).kept():
-            return evaluate(context)
+            return self.look(instance, cursor)
 
-    running = what in logstore.sensors
-    status = dg.DefaultSensorStatus.RUNNING if running else dg.DefaultSensorStatus.STOPPED
+
+def sensor_of(lookout: Lookout) -> dg.SensorDefinition:
+    """`<logstore>_<what>_sensor`: the sensor of one logstore."""
+
+    def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        instance_kept_open(context)
+        found = lookout.looked(context.instance, context.cursor or "")
+        if found.requests:
+            context.log.info(found.said)
+        return dg.SensorResult(
+            run_requests=[*found.requests],
+            skip_reason=None if found.requests else found.said,
+            asset_events=[*found.events],
+            dynamic_partitions_requests=[*found.partitions],
+            cursor=found.cursor,
+        )
+
     return dg.SensorDefinition(
-        name=f"{logstore.name}_{what}_sensor",
+        name=sensor_name(lookout.logstore.name, lookout.what),
         evaluation_fn=tick,
-        jobs=jobs or None,
-        minimum_interval_seconds=every_s,
-        default_status=status,
-        description=description,
+        jobs=lookout.jobs or None,
+        minimum_interval_seconds=lookout.every_s,
+        default_status=dg.DefaultSensorStatus.RUNNING if lookout.is_own else dg.DefaultSensorStatus.STOPPED,
+        description=lookout.description,
     )
 
 

@@ -13,7 +13,6 @@ ask: the second run finds the shard closed, and lands nothing twice.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 
 import dagster as dg
@@ -21,6 +20,7 @@ import dagster as dg
 from pipelines.components.logstore import metadata
 from pipelines.components.logstore.metadata import Metadata, bullets, records
 from pipelines.components.logstore.schedule import live_request
+from pipelines.components.logstore.sensors.ticks import Partitions, Sighting
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.watch.look import Look
 from pipelines.landing.watch.topology import Event, Seen, Topology, due, events, remembered, topology
@@ -67,18 +67,6 @@ def shards_spec(logstore: Logstore, origin: dg.AssetKey) -> dg.AssetSpec:
     )
 
 
-@dataclass(frozen=True)
-class Half:
-    """What one half of a tick has found: the live run that it asks for, or why none; what it tells; and what
-    its next look has to know."""
-
-    said: str
-    cursor: str
-    requests: tuple[dg.RunRequest, ...] = ()
-    events: tuple[dg.AssetObservation | dg.AssetMaterialization, ...] = ()
-    partitions: tuple[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest, ...] = ()
-
-
 def drains(
     instance: dg.DagsterInstance,
     logstore: Logstore,
@@ -86,10 +74,12 @@ def drains(
     client: SlsClient,
     seen: Look,
     cursor: str,
-) -> Half:
+) -> Sighting:
     """What became of the shards since the look that left `cursor`; `origin` is the asset that is observed."""
     before, partitions = Seen.of(cursor), shards_partitions(logstore)
-    there = set(instance.get_dynamic_partitions(str(partitions.name)))
+    # The storage has what a cursor says: it is kept last. Asking it anew was most of a quiet tick.
+    same = before is not None and before.still(seen)
+    there = set() if same else set(instance.get_dynamic_partitions(str(partitions.name)))
     # Anybody can add a partition on the page: one that no shard is called is nobody's, and stays.
     known = {*(before.shards if before else ()), *(int(name) for name in there if _SHARD.fullmatch(name))}
     now = topology(client, seen, known)
@@ -99,12 +89,12 @@ def drains(
         instance.wipe_assets([shards_key(logstore)])
     requests, why, asked = _drains(instance, logstore, origin_id, due(before, now))
     observed = [_observed(origin, now, found)] if before is None or found else []
-    return Half(
+    return Sighting(
         said=why or _quiet(now, found),
         cursor=remembered(before, now, asked).text(),
         requests=tuple(requests),
-        events=(*observed, *_stand(instance, logstore, now)),
-        partitions=tuple(_partitions(partitions, there, now)),
+        events=(*observed, *([] if same else _stand(instance, logstore, now))),
+        partitions=() if same else tuple(_partitions(partitions, there, now)),
     )
 
 
@@ -133,7 +123,7 @@ def run_key(origin: str, closing: Mapping[int, Cursor]) -> str:
 
 def _partitions(
     partitions: dg.DynamicPartitionsDefinition, there: set[str], now: Topology
-) -> list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
+) -> list[Partitions]:
     """Shards that are listed and no partitions yet, and partitions whose shard is gone."""
     new = sorted(s for s in now.seen if str(s) not in there)
     gone = sorted(s for s in now.deleted if str(s) in there)

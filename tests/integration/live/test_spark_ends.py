@@ -1,0 +1,29 @@
+"""A Spark whose Java half ended by itself, as where its master was gone for a minute."""
+
+import subprocess
+import sys
+
+_PROGRAM = """
+from pipelines.landing.spark.session import Engine
+
+def task(numbers):
+    yield from map(str, numbers)
+
+engine = Engine(master="local[1]")
+assert engine.run(2, task, tag="first") == ["0", "1"]
+engine.context._jsc.sc().stop()
+assert engine.run(3, task, tag="second") == ["0", "1", "2"], "one context"
+session = engine.session
+session.sparkContext._jsc.sc().stop()
+assert engine.session.range(4).count() == 4
+assert engine.run(1, task, tag="third") == ["0"]
+engine.stop(wait=True)
+"""
+
+
+def test_what_has_ended_in_java_is_started_anew() -> None:
+    """A process that lands again and again, and a notebook, would else be told of the end for ever."""
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
