@@ -90,7 +90,7 @@ def drains(
     requests, why, asked = _drains(instance, logstore, origin_id, due(before, now))
     observed = [_observed(origin, now, found)] if before is None or found else []
     return Sighting(
-        said=why or _quiet(now, found),
+        said=_said(now, found, why),
         cursor=remembered(before, now, asked).text(),
         requests=tuple(requests),
         events=(*observed, *([] if same else _stand(instance, logstore, now))),
@@ -101,18 +101,18 @@ def drains(
 def _drains(
     instance: dg.DagsterInstance, logstore: Logstore, origin: str, wanted: Mapping[int, Cursor]
 ) -> tuple[list[dg.RunRequest], str, list[int]]:
-    """(requests, why none, shards whose drain is asked for): one run drains all shards that close."""
+    """(requests, what is said of drains, shards whose drain is asked for): one run drains all that close."""
     tags = {shard: {f"{DRAINS_TAG}{shard}": f"{origin}@{int(end)}"} for shard, end in wanted.items()}
     done = [shard for shard in wanted if instance.get_runs_count(dg.RunsFilter(tags=tags[shard]))]
     left = {shard: end for shard, end in wanted.items() if shard not in done}
     if not left:
         return [], "", done
+    names = ", ".join(map(str, sorted(left)))
     merged = {tag: value for shard in left for tag, value in tags[shard].items()}
     asked = live_request(instance, logstore, run_key=run_key(origin, left), tags=merged)
     if isinstance(asked, dg.SkipReason):
-        names = ", ".join(map(str, sorted(left)))
         return [], f"the drain of shard {names} is asked for later: {asked.skip_message}", done
-    return [asked], "", [*done, *left]
+    return [asked], f"a run is asked for that drains shard {names}", [*done, *left]
 
 
 def run_key(origin: str, closing: Mapping[int, Cursor]) -> str:
@@ -194,8 +194,9 @@ def _shown(now: Topology, said: list[str]) -> Metadata:
     return values
 
 
-def _quiet(now: Topology, found: tuple[Event, ...]) -> str:
-    """Why no run is asked for."""
-    if found:
-        return f"{'; '.join(map(str, found[:_LINES_MAX]))}: no run is needed for it"
-    return f"{len(now.look.shards)} shards, as before"
+def _said(now: Topology, found: tuple[Event, ...], of_drains: str) -> str:
+    """What became of the shards, and of a run for it."""
+    changed = "; ".join(map(str, found[:_LINES_MAX]))
+    if not changed:
+        return of_drains or f"{len(now.look.shards)} shards, as before"
+    return f"{changed}: {of_drains or 'no run is needed for it'}"
