@@ -21,7 +21,7 @@ from rich.markup import escape
 
 from pipelines import dagster_client
 from pipelines.cli.deciding import Working, decide, dry_run_option, engine_of_a_verb
-from pipelines.cli.hours import HourParam
+from pipelines.cli.hours import HOUR
 from pipelines.cli.land import landing_line, tell_dagster
 from pipelines.cli.land import show as show_landing
 from pipelines.cli.logstores import logstore_option, resolve_to_land
@@ -49,10 +49,8 @@ from sls_io.wire.client import SlsClient
 
 @click.command("backfill")
 @logstore_option
-@click.option(
-    "--from", "first", type=HourParam(), required=True, help="First receive hour, like 2026-11-20-07:00."
-)
-@click.option("--to", "last", type=HourParam(), help="Last hour, included.  [default: same as --from]")
+@click.option("--from", "first", type=HOUR, required=True, help="First receive hour, like 2026-11-20-07:00.")
+@click.option("--to", "last", type=HOUR, help="Last hour, included.  [default: same as --from]")
 @click.option(
     "--mode",
     type=click.Choice(["fill", "replace", "errors", "rest"]),

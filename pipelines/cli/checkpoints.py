@@ -33,9 +33,9 @@ from pipelines.cli.positions import (
 from pipelines.cli.seek import seek
 from pipelines.cli.stores import (
     PLACES,
+    SHARDS,
+    SOURCE,
     STORES,
-    Shards,
-    Source,
     check_reader,
     fate_text,
     not_done,
@@ -98,10 +98,10 @@ def checkpoints() -> None:
 
 
 @checkpoints.command("set")
-@click.option("--from", "source", required=True, type=Source(), metavar="WHERE", help="See above.")
+@click.option("--from", "source", required=True, type=SOURCE, metavar="WHERE", help="See above.")
 @click.option("--to", "target", required=True, metavar="WHERE", help=f"table, {STORES}.")
 @click.option("--forward-only", is_flag=True, help="What is further stays; made to be run on a schedule.")
-@click.option("--shards", type=Shards(), default=frozenset(), metavar="A,B", help="Only these.")
+@click.option("--shards", type=SHARDS, default=frozenset(), metavar="A,B", help="Only these.")
 @click.option(
     "--out-of-range",
     "outside",

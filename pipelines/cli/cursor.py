@@ -4,7 +4,7 @@ import click
 
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, moment, verb
-from pipelines.cli.stores import CursorParam, PlaceParam
+from pipelines.cli.stores import CURSOR, time_or
 from sls_io.values.errors import ConfigError
 from sls_io.values.shard import Head
 from sls_io.values.window import Cursor, cursor_to_wire
@@ -16,12 +16,12 @@ from sls_io.wire.client import SlsClient
 @click.option(
     "--at",
     "when",
-    type=PlaceParam(edges=("begin", "end")),
+    type=time_or("begin", "end"),
     metavar="TIME",
     help="A receive time, begin or end: the cursor of the first log received then or later.",
 )
 @click.option(
-    "--cursor", type=CursorParam(), metavar="CURSOR", help="A number, or base64: when its log was received."
+    "--cursor", type=CURSOR, metavar="CURSOR", help="A number, or base64: when its log was received."
 )
 @logstore_option
 @verb

@@ -11,7 +11,7 @@ from pipelines.cli.deciding import execute_option
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, moment, verb
 from pipelines.cli.positions import STATES, PlaceView, document, group_info, look_at_group, show_places
-from pipelines.cli.stores import GroupName
+from pipelines.cli.stores import GROUP
 from pipelines.landing.logstore import Logstore
 from sls_io.checkpoints.group import GroupCheckpoints
 from sls_io.checkpoints.lag import GroupState, group_state
@@ -95,7 +95,7 @@ def _summary(info: GroupInfo, entries: Mapping[int, Kept], state: GroupState) ->
 
 
 @groups.command("describe")
-@click.argument("group", type=GroupName(), required=False)
+@click.argument("group", type=GROUP, required=False)
 @click.option("--members", is_flag=True, help="Who holds what.")
 @click.option("--state", is_flag=True, help="Settings, and how many shards are in which state.")
 @logstore_option
@@ -167,7 +167,7 @@ def _show_members(output: Output, view: PlaceView) -> None:
 
 
 @groups.command("set")
-@click.argument("group", type=GroupName(), required=False)
+@click.argument("group", type=GROUP, required=False)
 @timeout_option
 @order_option
 @logstore_option
@@ -231,7 +231,7 @@ def _show_change(output: Output, before: GroupInfo | None, after: GroupInfo) -> 
 
 
 @groups.command("delete")
-@click.argument("group", type=GroupName())
+@click.argument("group", type=GROUP)
 @logstore_option
 @execute_option
 @verb

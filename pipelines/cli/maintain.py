@@ -8,6 +8,7 @@ from pipelines.cli.land import spread_of, working_line
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, verb
+from pipelines.cli.typed import Typed
 from pipelines.landing.maintenance.compact import TARGET_BYTES
 from pipelines.landing.maintenance.expiry import KEPT
 from pipelines.landing.maintenance.maintain import (
@@ -16,27 +17,26 @@ from pipelines.landing.maintenance.maintain import (
     Maintainer,
 )
 from pipelines.landing.table.lake import Lake
+from sls_io.values.errors import ConfigError
 from sls_io.values.window import HOUR_S
 
 
-class Steps(click.ParamType[tuple[str, ...]]):
-    """Names of steps, joined by commas."""
-
-    name = "steps"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        """The steps that are named."""
-        steps = tuple(str(value).split(","))
-        for step in steps:
-            if step not in STEPS:
-                self.fail(f"{step!r} is no step; they are {', '.join(STEPS)}", param, ctx)
-        return steps
+def _steps(text: str) -> tuple[str, ...]:
+    """The steps that are named, joined by commas. Raises ConfigError."""
+    steps = tuple(text.split(","))
+    for step in steps:
+        if step not in STEPS:
+            raise ConfigError(f"{step!r} is no step; they are {', '.join(STEPS)}")
+    return steps
 
 
 @click.command("maintain")
-@click.option("--only", type=Steps(), metavar="STEP,...", help=f"Some of {','.join(STEPS)}; all without it.")
+@click.option(
+    "--only",
+    type=Typed("steps", _steps),
+    metavar="STEP,...",
+    help=f"Some of {','.join(STEPS)}; all without it.",
+)
 @click.option(
     "--target-mb",
     type=click.IntRange(min=1),

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, verb
-from pipelines.cli.stores import CursorParam, PlaceParam
+from pipelines.cli.stores import CURSOR, time_or
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.transform import Transform
 from sls_io.decoding.decode import Decoder
@@ -33,13 +33,13 @@ _NEWEST_S = (60, 600, 3600, 86_400)
 @click.option(
     "--at",
     "when",
-    type=PlaceParam(),
+    type=time_or("begin", "newest"),
     default="newest",
     show_default=True,
     metavar="TIME",
     help="A receive time, begin, or newest: the last minute, hour or day in which there is a log.",
 )
-@click.option("--cursor", type=CursorParam(), metavar="CURSOR", help="From this cursor, instead of a time.")
+@click.option("--cursor", type=CURSOR, metavar="CURSOR", help="From this cursor, instead of a time.")
 @click.option(
     "--limit", type=click.IntRange(1, LOGS_MAX), default=10, show_default=True, help="At most so many logs."
 )

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from pipelines.cli.logstores import known, load_named, project_root
 from pipelines.cli.output import Output, megabytes, moment, span
-from pipelines.cli.stores import PLACES, SPANS, SpanParam, store_of
+from pipelines.cli.stores import PLACES, SPANS, seconds_of, store_of
 from pipelines.landing.inspection.describe import describe, read_ledger
 from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.logstore import Logstore
@@ -151,7 +151,7 @@ def _aim(source: int | str, now_s: int) -> Aim | None:
     if not SPANS.fullmatch(source):
         return None
     shifts, _, text = source.rpartition(":")
-    seconds = SpanParam(signed=True).convert(text, None, None)
+    seconds = seconds_of(text)
     return Aim("shift", seconds) if shifts else Aim("time", max(0, now_s + seconds))
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 from rich.markup import escape
 
 from pipelines.cli.cursor_file import CursorFile, cursor_of
+from pipelines.cli.typed import Typed
 from pipelines.landing.coordinators import GROUP_NAME, KEPT_IN, kept_in
 from pipelines.landing.ledger.start import known_in
 from pipelines.landing.logstore import Logstore
@@ -24,7 +26,6 @@ from sls_io.wire.client import SlsClient
 STORES = "group[:NAME], file:PATH, csv:PATH, sql:ADDRESS or sql:env:VARIABLE"
 WHERE = f"ledger, {STORES}"
 _KINDS = ("ledger", "table", "group", "file", "csv", "sql")
-_SPAN = re.compile(r"([+-]?)([0-9]{1,9}) *(s|m|h|d)")
 SPANS = re.compile(r"(?:-|shift:[+-]?)[0-9]{1,9} *(?:s|m|h|d)")
 """As places: a time before now, and a time from where a reader is."""
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -83,129 +84,64 @@ def check_reader(reader: str | None, *places: str) -> None:
         raise click.UsageError("--reader is for a file and a database: a group has one reader, itself")
 
 
-class GroupName(click.ParamType[str]):
-    """The name of a consumer group."""
-
-    name = "group"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name as it is."""
-        if is_group_name(str(value)):
-            return str(value)
-        self.fail(GROUP_NAME, param, ctx)
+def _group_name(text: str) -> str:
+    """The name of a consumer group, as it is. Raises ConfigError."""
+    if not is_group_name(text):
+        raise ConfigError(GROUP_NAME)
+    return text
 
 
-class Shards(click.ParamType[frozenset[int]]):
-    """`0,3`: shard ids."""
-
-    name = "shards"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> frozenset[int]:
-        """The ids."""
-        if isinstance(value, frozenset):
-            return value
-        parts = [part.strip() for part in str(value).split(",")]
-        if not all(part.isdecimal() and len(part) < 10 for part in parts):
-            self.fail(f"{value!r} is no list of shards; write it like 0,3", param, ctx)
-        return frozenset(map(int, parts))
+def _shards(text: str) -> frozenset[int]:
+    """The ids of `0,3`. Raises ConfigError."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and len(part) < 10 for part in parts):
+        raise ConfigError(f"{text!r} is no list of shards; write it like 0,3")
+    return frozenset(map(int, parts))
 
 
-class Moment(click.ParamType[int]):
-    """A time: ISO, a receive hour or unix seconds; UTC where it names no zone. All verbs take it so."""
-
-    name = "time"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Unix seconds."""
-        if isinstance(value, int):
-            return value
-        try:
-            at = moment_of(str(value))
-        except TooLate:
-            at = _LAST_S
-        except (ValueError, OverflowError, ConfigError):
-            self.fail(f"{value!r} is no time; write it like 2026-11-20T07:30:00, UTC", param, ctx)
-        if not _FIRST_S <= at < _LAST_S:
-            self.fail(f"{value!r}: a time from 1970 to 2199", param, ctx)
-        return at
+def _time_or(words: tuple[str, ...], text: str) -> int | str:
+    """One of these words, or a time as unix seconds: ISO, a receive hour or unix seconds; UTC where it names
+    no zone. All verbs take it so. Raises ConfigError."""
+    if text in words:
+        return text
+    either = f"; or {', '.join(words)}"
+    try:
+        at = int(text) if text.isdecimal() and 4 < len(text) < 20 else unix_s(text)
+    except TooLate:
+        at = _LAST_S
+    except (ValueError, OverflowError, ConfigError):
+        raise ConfigError(f"{text!r} is no time; write it like 2026-11-20T07:30:00, UTC{either}") from None
+    if not _FIRST_S <= at < _LAST_S:
+        raise ConfigError(f"{text!r}: a time from 1970 to 2199{either}")
+    return at
 
 
-class PlaceParam(click.ParamType[int | str]):
-    """A time like `Moment`'s, or one of some words."""
-
-    name = "time"
-
-    def __init__(self, *, edges: tuple[str, ...] = ("begin", "newest")) -> None:
-        self._edges = edges
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """Unix seconds, or the word."""
-        if isinstance(value, str) and value in self._edges:
-            return value
-        try:
-            return Moment().convert(value, param, ctx)
-        except click.BadParameter as error:
-            self.fail(f"{error.message}; or {', '.join(self._edges)}", param, ctx)
+def time_or(*words: str) -> Typed[int | str]:
+    """What `_time_or` reads, as an option's value."""
+    return Typed("time", partial(_time_or, words))
 
 
-class Source(PlaceParam):
-    """A place that has positions, a time like `Moment`'s, one before now or from where a reader is."""
-
-    def __init__(self) -> None:
-        super().__init__(edges=("latest", "earliest"))
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """Unix seconds, or the words."""
-        if isinstance(value, str) and (value.partition(":")[0] in _KINDS or SPANS.fullmatch(value)):
-            return value
-        try:
-            return super().convert(value, param, ctx)
-        except click.BadParameter as error:
-            self.fail(f"{error.message}, -6h, shift:-30m, {WHERE}", param, ctx)
+def _source(text: str) -> int | str:
+    """A place that has positions, an edge, a time, one before now or from where a reader is. Raises
+    ConfigError."""
+    if text.partition(":")[0] in _KINDS or SPANS.fullmatch(text):
+        return text
+    try:
+        return _time_or(("latest", "earliest"), text)
+    except ConfigError as error:
+        raise ConfigError(f"{error}, -6h, shift:-30m, {WHERE}") from None
 
 
-def moment_of(text: str) -> int:
-    """Unix seconds. Raises ValueError, OverflowError or ConfigError for what is no time."""
-    if text.isdecimal() and 4 < len(text) < 20:
-        return int(text)
-    return unix_s(text)
+GROUP = Typed("group", _group_name)
+SHARDS = Typed("shards", _shards)
+SOURCE = Typed("time", _source)
+CURSOR = Typed("cursor", cursor_of)
+"""A cursor as a number, or as the service prints it."""
 
 
-class SpanParam(click.ParamType[int]):
-    """`90s`, `30m`, `6h`, `2d`; with a sign where `signed`."""
-
-    name = "span"
-
-    def __init__(self, *, signed: bool = False) -> None:
-        self._signed = signed
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Seconds."""
-        if isinstance(value, int):
-            return value
-        found = _SPAN.fullmatch(str(value).strip())
-        if found is None or (found[1] and not self._signed):
-            like = "-30m or +2h" if self._signed else "30m or 2h"
-            self.fail(f"{value!r} is no span of time; write it like {like}", param, ctx)
-        seconds = int(found[2]) * _SECONDS[found[3]]
-        return -seconds if found[1] == "-" else seconds
-
-
-class CursorParam(click.ParamType[int]):
-    """A cursor as a number, or as the service prints it."""
-
-    name = "cursor"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number."""
-        if isinstance(value, int):
-            return value
-        try:
-            return cursor_of(str(value))
-        except ConfigError as error:
-            self.fail(str(error), param, ctx)
+def seconds_of(span: str) -> int:
+    """`-6h`, `+30m` or `2d` of `SPANS` as seconds."""
+    return int(span[:-1]) * _SECONDS[span[-1]]
 
 
 def fate_text(written: Written) -> str:

@@ -7,10 +7,12 @@ from typing import Any, cast
 import click
 
 from pipelines.cli.deciding import decision, without_missing_option
-from pipelines.cli.hours import HourParam, Hours
+from pipelines.cli.hours import HOUR, HOURS
 from pipelines.cli.maintain import maintain
+from pipelines.cli.typed import Typed
 from pipelines.landing.commit.operation import Decision, Planned
 from pipelines.landing.contents.fresh_starts import At
+from pipelines.landing.hours import hour_of
 from pipelines.landing.ledger.start import known
 from pipelines.landing.ledger.ways_back import pasts
 from pipelines.landing.logstore import Logstore
@@ -27,7 +29,7 @@ from pipelines.landing.recovery.register import plan_register
 from pipelines.landing.recovery.start_over import plan_start_over
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.lake import Lake
-from sls_io.values.errors import SlsError
+from sls_io.values.errors import ConfigError, SlsError
 from sls_io.values.window import HOUR_S, Cursor
 from sls_io.wire.client import SlsClient
 
@@ -121,19 +123,12 @@ def relabel(lake: Lake, logstore: Logstore, client: SlsClient) -> Decision[Any]:
     return plan_relabel(lake, logstore, client)
 
 
-class Renaming(click.ParamType[tuple[str, str]]):
-    """`OLD=NEW`, two names of columns."""
-
-    name = "old=new"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        """(old, new)."""
-        old, _, new = str(value).partition("=")
-        if not old or not new:
-            self.fail(f"{value!r} is no OLD=NEW; write it like code=status", param, ctx)
-        return old, new
+def _renaming(text: str) -> tuple[str, str]:
+    """(old, new) of `OLD=NEW`, two names of columns. Raises ConfigError."""
+    old, _, new = text.partition("=")
+    if not old or not new:
+        raise ConfigError(f"{text!r} is no OLD=NEW; write it like code=status")
+    return old, new
 
 
 @decision(
@@ -142,7 +137,7 @@ class Renaming(click.ParamType[tuple[str, str]]):
     click.option(
         "--rename",
         "renamed",
-        type=Renaming(),
+        type=Typed("old=new", _renaming),
         multiple=True,
         metavar="OLD=NEW",
         help="Rows keep their values.",
@@ -185,7 +180,7 @@ def columns(
     click.option(
         "--hour",
         "hours",
-        type=Hours(),
+        type=HOURS,
         required=True,
         metavar="A[..B]",
         help="Receive hours like 2026-11-20-07:00..2026-11-20-09:00, the last included.",
@@ -239,9 +234,7 @@ def give_up(lake: Lake, logstore: Logstore, client: SlsClient, origin: str, rows
         "E'text' knows \\n \\r \\t \\0 \\' \\\\ \\xHH \\uHHHH \\UHHHHHHHH; X'00ff' are bytes, '2026-11-20' a "
         "day, '2026-11-20T07:00:00+00:00' a moment.",
     ),
-    click.option(
-        "--before", "hour", type=HourParam(), metavar="HOUR", help="Whole receive hours before this one."
-    ),
+    click.option("--before", "hour", type=HOUR, metavar="HOUR", help="Whole receive hours before this one."),
     click.option(
         "--older-than",
         "days",
@@ -301,31 +294,19 @@ def forget(
     )
 
 
-class AtParam(click.ParamType[At]):
-    """Where shards start: `begin`, `latest`, `rows` or a whole hour, UTC."""
-
-    name = "place"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> At:
-        """The word, or the hour as unix seconds."""
-        if value in ("begin", "latest", "rows"):
-            return cast(At, value)
-        return HourParam().convert(value, param, ctx) * HOUR_S
+def _at(text: str) -> At:
+    """Where shards start: `begin`, `latest`, `rows`, or a whole hour, UTC, as unix seconds. Raises
+    ConfigError."""
+    return cast(At, text) if text in ("begin", "latest", "rows") else hour_of(text) * HOUR_S
 
 
-class ShardCursor(click.ParamType[tuple[int, Cursor]]):
-    """`SHARD=CURSOR`, both as decimal numbers, as `sls-lake describe` shows them."""
-
-    name = "shard=cursor"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, Cursor]:
-        """(shard, cursor)."""
-        shard, _, cursor = str(value).partition("=")
-        if not all(text.isascii() and text.isdecimal() and len(text) < 20 for text in (shard, cursor)):
-            self.fail(f"{value!r} is no SHARD=CURSOR; write it like 0=1790000000000001", param, ctx)
-        return int(shard), Cursor(int(cursor))
+def _start(text: str) -> tuple[int, Cursor]:
+    """(shard, cursor) of `SHARD=CURSOR`, both as decimal numbers, as `sls-lake describe` shows them. Raises
+    ConfigError."""
+    shard, _, cursor = text.partition("=")
+    if not all(each.isascii() and each.isdecimal() and len(each) < 20 for each in (shard, cursor)):
+        raise ConfigError(f"{text!r} is no SHARD=CURSOR; write it like 0=1790000000000001")
+    return int(shard), Cursor(int(cursor))
 
 
 @decision(
@@ -333,7 +314,7 @@ class ShardCursor(click.ParamType[tuple[int, Cursor]]):
     "adopt",
     click.option(
         "--at",
-        type=AtParam(),
+        type=Typed("place", _at),
         metavar="WHERE",
         help="Where shards start: `rows` (right after those in the table), `begin`, `latest`, or an hour "
         "like 2026-11-20-07:00.",
@@ -341,7 +322,7 @@ class ShardCursor(click.ParamType[tuple[int, Cursor]]):
     click.option(
         "--start",
         "starts",
-        type=ShardCursor(),
+        type=Typed("shard=cursor", _start),
         multiple=True,
         metavar="SHARD=CURSOR",
         help="Where one shard starts; may be given again.",

@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from pipelines.cli import session
 from pipelines.cli.deciding import engine_of_a_verb
-from pipelines.cli.hours import Hours
+from pipelines.cli.hours import HOURS
 from pipelines.cli.land import spread_of, working_line
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED, EXIT_OWED
@@ -32,7 +32,7 @@ _EXIT: Mapping[Verdict, int] = {VERIFIED: 0, OWED: EXIT_OWED, NOT_VERIFIED: EXIT
 @click.option(
     "--hour",
     "hours",
-    type=Hours(),
+    type=HOURS,
     metavar="A[..B]",
     help="With --pull: only these receive hours, like 2026-11-20-07:00..2026-11-20-09:00.",
 )

@@ -13,10 +13,9 @@ import pytest
 
 from pipelines.cli import logstores
 from pipelines.cli.backfill import follow
-from pipelines.cli.hours import HourParam
+from pipelines.cli.hours import HOUR
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, VERBS, cli, run, sentence
 from pipelines.cli.output import Output, moment, shown, span
-from pipelines.cli.stores import Moment, PlaceParam
 from pipelines.dagster_client import Progress
 from pipelines.landing.hours import check_begun, hour_text
 from pipelines.landing.logstore import Logstore
@@ -195,10 +194,10 @@ def test_the_project_is_found_from_a_folder_inside_it(project: Path) -> None:
     "text", ["2026-11-20-07:00", "2026-11-20T07", "2026-11-20T07:00", "2026-11-20 07:00"]
 )
 def test_an_hour_may_be_written_in_four_ways(text: str) -> None:
-    hour = HourParam().convert(text, None, None)
+    hour = HOUR.convert(text, None, None)
     assert hour_text(hour) == "2026-11-20-07:00"
     with pytest.raises(click.BadParameter):
-        HourParam().convert("2026-11-20-07:30", None, None)
+        HOUR.convert("2026-11-20-07:30", None, None)
 
 
 def test_json_is_all_that_stdout_gets() -> None:
@@ -305,7 +304,7 @@ def test_an_emulator_on_a_taken_port_says_so_and_gives_no_advice_for_after(
 )
 def test_a_time_means_the_same_to_each_verb_to_the_settings_and_from_python(text: str, at: int) -> None:
     """Without a zone it is UTC, everywhere: one function reads it."""
-    verbs = {name: option for name, option in _times(cli) if isinstance(option.type, Moment | PlaceParam)}
+    verbs = {name: option for name, option in _times(cli) if option.type.name == "time"}
     assert {"checkpoints set", "peek", "cursor"} <= verbs.keys()
     assert {option.type.convert(text, None, None) for option in verbs.values()} == {at}
     assert unix_s(text) == at

@@ -58,7 +58,7 @@ def needed(command: click.Command) -> list[str]:
         if not parameter.required:
             continue
         value = parameter.type.choices[0] if isinstance(parameter.type, click.Choice) else "1"
-        value = "2026-11-20-07:00" if type(parameter.type).__name__.startswith("Hour") else str(value)
+        value = "2026-11-20-07:00" if parameter.type.name.startswith("hour") else str(value)
         given += [value] if isinstance(parameter, click.Argument) else [parameter.opts[0], value]
     return given
 
