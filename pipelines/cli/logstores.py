@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.cli.session import choose, keep
+from pipelines.cli.session import LOGSTORE, SETTINGS, keep
 from pipelines.landing.table.home import (
     MARKER,
     defs_files,
@@ -153,9 +153,9 @@ def resolve(name: str | None) -> "Logstore":
     chosen = name or (names[0] if len(names) == 1 else None)
     defs_path(chosen, root)
     option = name if name and names != [name] else ""
-    choose(option)  # before it is read: what is said of a bad file names it
+    keep(LOGSTORE, option)  # before it is read: what is said of a bad file names it
     found = load_named(chosen, root).chosen_as(option)
-    keep(found)
+    keep(SETTINGS, found)
     return found
 
 

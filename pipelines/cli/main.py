@@ -30,7 +30,7 @@ from click.shell_completion import CompletionItem
 
 from pipelines.cli import session as sessions
 from pipelines.cli.logstores import LOGSTORE_OPTIONS, check_named, logstore_option
-from pipelines.cli.session import SAID, UNWRITTEN
+from pipelines.cli.session import DEBUG, SAID, UNWRITTEN
 from pipelines.landing import json_log
 from pipelines.landing.table.commands import PROGRAM, documents, line
 from pipelines.landing.umask import keep_others_out
@@ -149,11 +149,10 @@ def _of_a_logstore(name: str) -> click.Command:
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="sls-lake", prog_name="sls-lake")
 @click.option("--debug", is_flag=True, help="Show the trace of an error.")
-@click.pass_context
-def cli(context: click.Context, debug: bool) -> None:
+def cli(debug: bool) -> None:
     """Drains SLS logstores into Iceberg tables, every log exactly once."""
     if debug:
-        context.ensure_object(dict)["debug"] = True
+        sessions.keep(DEBUG, True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -218,7 +217,7 @@ def run(arguments: Sequence[str]) -> int:
             _let_go_of_stdout()
             _err(logging.ERROR, f"sls-lake: {unwritten(error)}")
             return EXIT_FAILED
-        if session.get("debug"):
+        if session.get(DEBUG):
             raise
         named = _say(error, session)
         code = EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED

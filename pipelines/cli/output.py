@@ -32,7 +32,7 @@ from rich.table import Table
 
 from pipelines.cli import session
 from pipelines.cli.progress import Line, line
-from pipelines.cli.session import DRY_RUN, SAID, UNWRITTEN
+from pipelines.cli.session import DEBUG, DRY_RUN, SAID, UNWRITTEN
 from pipelines.landing import json_log
 from pipelines.landing.commit.effect import Note
 from pipelines.landing.hours import hour_text, hours_text
@@ -187,8 +187,7 @@ class Output:
     def result(self, data: object) -> None:
         """The JSON document of the verb; nothing without `--json`."""
         if self.as_json:
-            if (context := click.get_current_context(silent=True)) is not None:
-                context.ensure_object(dict)[SAID] = True
+            session.keep(SAID, True)
             if isinstance(data, Mapping):
                 said = {"does_it": self._does_it, "cures": self._cures}
                 data = {**{name: value for name, value in said.items() if value}, **data}
@@ -208,8 +207,7 @@ def written() -> Iterator[None]:
     try:
         yield
     except OSError:
-        if (context := click.get_current_context(silent=True)) is not None:
-            context.ensure_object(dict)[UNWRITTEN] = True
+        session.keep(UNWRITTEN, True)
         raise
 
 
@@ -219,11 +217,10 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
     @click.option("--wide", is_flag=True, help="Show every column, also where the terminal is too narrow.")
     @click.option("--debug", is_flag=True, help="Show the trace of an error.")
-    @click.pass_context
     @functools.wraps(function)
-    def run(context: click.Context, /, *, as_json: bool, wide: bool, debug: bool, **arguments: Any) -> None:
+    def run(*, as_json: bool, wide: bool, debug: bool, **arguments: Any) -> None:
         if debug:
-            context.ensure_object(dict)["debug"] = True
+            session.keep(DEBUG, True)
         with _waits_told():
             function(Output(as_json=as_json, wide=wide), **arguments)
 

@@ -4,9 +4,9 @@ import shlex
 
 import click
 
-SAID, UNWRITTEN = "said", "unwritten"
-"""Set in click's object once a verb has printed its JSON document: an error after it prints no other; and
-where standard output could not be written."""
+SAID, UNWRITTEN, DEBUG = "said", "unwritten", "debug"
+"""Set in click's object once a verb has printed its JSON document: an error after it prints no other; where
+standard output could not be written; and where the trace of an error was asked for."""
 DRY_RUN = "--dry-run"
 """The option of verbs that do at once what they are asked for."""
 LOGSTORE, TYPED, SETTINGS = "logstore", "typed", "settings"
@@ -19,27 +19,16 @@ def logstore() -> str:
     return _told(LOGSTORE)
 
 
-def typed() -> str:
-    """The running call as it was typed, "" when nobody typed it."""
-    return _told(TYPED)
-
-
 def typed_to_do_it(by: str) -> str:
     """The running call as it was typed, no dry run and with the option `by`; "" when nobody typed it."""
-    words = [word for word in shlex.split(typed()) if word != DRY_RUN]
+    words = [word for word in shlex.split(_told(TYPED)) if word != DRY_RUN]
     return shlex.join([*words, *filter(None, [by])]) if words else ""
 
 
-def choose(name: str) -> None:
-    """Remember that this call had to choose the logstore `name`."""
+def keep(what: str, value: object) -> None:
+    """Remember it of this call; where there is none, nobody asks."""
     if (context := click.get_current_context(silent=True)) is not None:
-        context.ensure_object(dict)[LOGSTORE] = name
-
-
-def keep(settings: object) -> None:
-    """Remember the settings of the logstore that this call is about."""
-    if (context := click.get_current_context(silent=True)) is not None:
-        context.ensure_object(dict)[SETTINGS] = settings
+        context.ensure_object(dict)[what] = value
 
 
 def _told(what: str) -> str:
