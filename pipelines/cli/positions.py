@@ -31,8 +31,6 @@ from sls_io.wire.heads import Heads
 
 TABLE = ("ledger", "table")
 """Two words for one place: where the table has got."""
-PUBLISH = ("checkpoints", "set", "--from", "ledger", "--to", "group", "--forward-only")
-"""The call that gives the group of a table what its ledger has, as the holder."""
 _SEEN = ("place", "begin", "end", "received_s", "lag_s", "groups_max")
 STATES = {
     ShardState.WAIT: "waits for its parents",

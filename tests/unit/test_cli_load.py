@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pipelines.cli.emulator_admin import Stored, stored
-from pipelines.cli.files.accesslog import content_of, generated, parse_request_id
+from pipelines.cli.files.accesslog import generated
 from pipelines.cli.files.log_files import LINE_BYTES_MAX
 from pipelines.cli.files.packing import unpack
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run
@@ -50,9 +50,9 @@ def test_generated_rows_arrive_once_with_the_content_of_their_number(
     for group in kept(emulator):
         for log in unpack(group.body).Logs:
             content = {c.Key: c.Value for c in log.Contents}
-            seed, number = parse_request_id(content["request_id"].decode())
-            assert content == content_of(generated(seed, number, float(log.Time)))
-            numbers.append(number)
+            seed, number = content["request_id"].decode().split("-")
+            assert content == dict(generated(int(seed, 16), int(number), float(log.Time)).contents)
+            numbers.append(int(number))
     assert sorted(numbers) == list(range(100, 2600))
 
 

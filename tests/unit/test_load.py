@@ -9,10 +9,10 @@ from aliyun.log.log_logs_raw_pb2 import LogGroupRaw
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipelines.cli.files.accesslog import KEYS, ODD_EVERY, content_of, generated, parse_request_id
+from pipelines.cli.files.accesslog import KEYS, ODD_EVERY, generated
 from pipelines.cli.files.csv_records import parser as csv_parser
 from pipelines.cli.files.lines import Log, combined, epoch_s, json_line, local_time_s, text
-from pipelines.cli.files.log_files import LINE_BYTES_MAX, parse_file, read_lines, recognise
+from pipelines.cli.files.log_files import LINE_BYTES_MAX, LogFile, parse_file, recognise
 from pipelines.cli.files.packing import GROUP_BYTES_MAX, LOG_AGE_MAX_S, Counts, Packer, slices
 from sls_io.values.errors import ConfigError
 
@@ -204,15 +204,13 @@ def test_a_generated_row_follows_from_seed_and_number_alone() -> None:
     assert first == [generated(7, n, NOW_S) for n in range(1000)]
     assert len({log.contents for log in first}) == 1000
     assert first != [generated(8, n, NOW_S) for n in range(1000)]
-    assert [parse_request_id(content_of(log)["request_id"].decode()) for log in first] == [
-        (7, n) for n in range(1000)
-    ]
+    assert [dict(log.contents)["request_id"] for log in first] == [b"7-%d" % n for n in range(1000)]
 
 
 def test_one_generated_row_in_twenty_thousand_has_a_latency_that_is_no_number() -> None:
-    assert content_of(generated(1, ODD_EVERY - 1, NOW_S))["latency_ms"] == b"-"
+    assert dict(generated(1, ODD_EVERY - 1, NOW_S).contents)["latency_ms"] == b"-"
     for number in range(2000):
-        float(content_of(generated(1, number, NOW_S))["latency_ms"])
+        float(dict(generated(1, number, NOW_S).contents)["latency_ms"])
 
 
 def _read(bodies: list[bytes]) -> list[LogGroupRaw]:
@@ -269,12 +267,12 @@ def test_a_file_we_cannot_load_is_said_in_one_sentence(tmp_path: Path) -> None:
         list(parse_file(recognise(path), Counts(), first_line=2))
     path.write_bytes(b"x" * (LINE_BYTES_MAX + 1))
     with pytest.raises(ConfigError, match="line 1"):
-        list(read_lines(path, Counts()))
+        list(LogFile(path, "text").lines())
     path.write_bytes(gzip.compress(LINE * 1000)[:-20])
     with pytest.raises(ConfigError, match="gzip"):
-        list(read_lines(path, Counts()))
+        list(LogFile(path, "text").lines())
     with pytest.raises(ConfigError, match="cannot read"):
-        list(read_lines(tmp_path / "none", Counts()))
+        list(LogFile(tmp_path / "none", "text").lines())
 
 
 @given(st.integers(0, 10_000), st.integers(1, 200))

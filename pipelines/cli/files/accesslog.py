@@ -9,7 +9,6 @@ The rows look like a small shop's traffic: a few pages get most of the hits, mos
 when no upstream was asked: a value that does not fit a column declared as a number.
 """
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -61,17 +60,6 @@ def generated(seed: int, number: int, time_s: float) -> Log:
     if referer:
         contents.append(("http_referer", referer.encode()))
     return Log(time_s, tuple(contents))
-
-
-def parse_request_id(value: str) -> tuple[int, int]:
-    """(seed, row number) of a generated row. Raises ValueError for any other text."""
-    seed, _, number = value.partition("-")
-    return int(seed, 16), int(number)
-
-
-def content_of(log: Log) -> Mapping[str, bytes]:
-    """The contents as a map: a generated row never repeats a key."""
-    return dict(log.contents)
 
 
 def _latency(bits: int, number: int) -> bytes:

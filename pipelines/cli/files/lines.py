@@ -300,9 +300,7 @@ def _json_time_s(value: Mapping[str, object], time_keys: Sequence[str]) -> tuple
     return time_s, time_s is None and found is not None and found != ""
 
 
-def written_time_s(
-    values: Mapping[str, bytes], time_keys: Sequence[str] = TIME_KEYS
-) -> tuple[float | None, bool]:
+def written_time_s(values: Mapping[str, bytes], time_keys: Sequence[str]) -> tuple[float | None, bool]:
     """The time of a log whose values are all text: epoch numbers and times as texts under the first of
     `time_keys` that is there; and whether one is there that cannot be read."""
     found = next((values[key] for key in time_keys if key in values), b"").decode("utf-8", "replace").strip()

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from pipelines.cli.files.lines import TIME_KEYS
 from pipelines.cli.files.log_files import KEYED, LogFile
 from pipelines.cli.files.packing import Counts
 from pipelines.landing.commit.effect import Effect, Note
@@ -80,7 +79,7 @@ def timeless_text(time_keys: Sequence[str]) -> str:
     )
 
 
-def oddities(counts: Counts | Loading, time_keys: Sequence[str] = TIME_KEYS) -> list[str]:
+def oddities(counts: Counts | Loading, time_keys: Sequence[str]) -> list[str]:
     """What of a load was not as usual, and how often: all that a log does not carry as its file has it, and
     where no time was found under `time_keys`."""
     null = "values are null, or `-` in the place of one, and are not sent: their keys are left out"

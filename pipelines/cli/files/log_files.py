@@ -136,14 +136,6 @@ def check_file(file: LogFile, *, first_line: int = 1) -> int | None:
     return count_records(file, first_line=first_line)
 
 
-def read_lines(path: Path, counts: Counts) -> Iterator[tuple[int, bytes]]:
-    """(number, line without its end) of a file; empty ones are counted and left out.
-
-    Raises ConfigError that names the line from which on the file cannot be loaded.
-    """
-    return _without_blank(_numbered(path), counts)
-
-
 def _parse(
     file: LogFile, counts: Counts, first_line: int, log_of: Callable[[Parser, bytes], Log]
 ) -> Iterator[Log]:
@@ -203,7 +195,8 @@ def _sampled(lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
 
 
 def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
-    """(number, line with its end), empty ones, too. Raises ConfigError as `read_lines` does."""
+    """(number, line with its end), empty ones, too. Raises ConfigError that names the line from which on the
+    file cannot be loaded."""
     with _opened(path) as (stream, packed):
         number = 0
         try:

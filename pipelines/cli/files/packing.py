@@ -46,11 +46,6 @@ class Counts:
     stored_line: int = 0
     seconds: float = 0.0
 
-    @property
-    def megabytes_per_s(self) -> float:
-        """Raw MB (10^6 bytes) a second, building and sending together."""
-        return self.bytes / 1e6 / self.seconds if self.seconds else 0.0
-
 
 @dataclass(frozen=True, slots=True)
 class Packed:

@@ -43,11 +43,6 @@ class SecondPull:
     missed: dict[Window, str] = field(default_factory=dict)
     cut: set[Window] = field(default_factory=set)
 
-    @property
-    def rows(self) -> int:
-        """Rows pulled."""
-        return sum(rows for rows, _ in self.windows.values())
-
 
 def pull_again(
     client: SlsClient, table: Table, ledger: Ledger, *, hours: range | None = None, spread: Spread = HERE

@@ -35,7 +35,6 @@ from pipelines.landing.table.lake import Lake
 from sls_io.checkpoints.moving import refuse_holders
 from sls_io.checkpoints.store import Kept
 from sls_io.values.claim import Ledger, ShardLedger
-from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import ConfigError
 from sls_io.values.window import HOUR_S, Cursor
 from sls_io.wire.client import SlsClient
@@ -188,14 +187,14 @@ def _text(hours: range) -> str:
     return hours_text(hours) if hours else ""
 
 
-def check_unread(logstore: Logstore, lake: Lake, client: SlsClient, *, clock: Clock = SYSTEM_CLOCK) -> None:
+def check_unread(logstore: Logstore, lake: Lake, client: SlsClient) -> None:
     """Raises ClaimLost, naming who is there, while somebody else reads with the logstore's group.
 
     It joins for a moment and looks again: a member without a shard has got one by then.
     """
     known_as = leased_as(lake, logstore, client)
     refuse_holders(logstore.group, _holders(logstore, client, known_as), "Nothing was changed")
-    group = coordinator_of(logstore, client, clock, known_as=known_as)
+    group = coordinator_of(logstore, client, known_as=known_as)
     group.claim()
     try:
         refuse_holders(logstore.group, _holders(logstore, client, known_as), "Nothing was changed")
