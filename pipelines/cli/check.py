@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.markup import escape
 
 from pipelines.cli.logstores import defs_of, one_name, project_root
 from pipelines.cli.main import EXIT_FAILED
@@ -42,7 +43,7 @@ def check(output: Output, *, path: Path | None) -> None:
         _show(output, read)
     strange = list(_strangers(defs, {*single_files(files), *project_files(files)}))
     for wrong in strange:
-        output.say(f"[red]wrong[/]: {_escaped(wrong)}")
+        output.say(f"[red]wrong[/]: {escape(wrong)}")
     bad = sum(bool(each["wrong"]) for each in found) + len(strange)
     output.say(f"{len(found)} logstore{'s' * (len(found) != 1)} read, {bad} wrong")
     output.result({"logstores": found, "others_wrong": strange, "ok": not bad})
@@ -93,15 +94,13 @@ def _read(place: Path | str, attributes: Any, names: dict[str, Path | str]) -> _
 
 def _show(output: Output, read: _Read) -> None:
     if read.wrong:
-        output.say(f"[red]wrong[/]: {_escaped(read.wrong)}")
+        output.say(f"[red]wrong[/]: {escape(read.wrong)}")
         return
     if read.to_come:
-        output.say(
-            f"[yellow]to come[/]: {_escaped(f'{read.path}: {read.to_come}')} (by this machine's clock)"
-        )
+        output.say(f"[yellow]to come[/]: {escape(f'{read.path}: {read.to_come}')} (by this machine's clock)")
     for what, variable in (("endpoint", read.unset), ("address of leases", read.unset_database)):
         if variable:
-            output.say(f"[yellow]not set[/]: {_escaped(read.path)} takes its {what} from {variable}")
+            output.say(f"[yellow]not set[/]: {escape(read.path)} takes its {what} from {variable}")
 
 
 def _require_what_is_named(logstore: "Logstore") -> None:
@@ -152,9 +151,3 @@ def _require_type(path: Path, kind: object) -> None:
         meant = get_close_matches(kind, known, 1, 0.8)
         hint = f"did you mean {meant[0]}?" if meant else f"a logstore's is {known[0]}"
         raise ConfigError(f"{path}: there is no type {printable(kind)!r}: {hint}") from None
-
-
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)

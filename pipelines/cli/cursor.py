@@ -33,7 +33,7 @@ def cursor(
         raise click.UsageError("name a time with --at, or a cursor with --cursor")
     logstore = resolve(name)
     with SlsClient(logstore.service) as client:
-        head = _head(client, shard)
+        head = head_of(client, shard)
         if cursor is None:
             found = client.cursor_at(shard, when)  # type: ignore[arg-type]
         else:
@@ -54,7 +54,8 @@ def _inside(head: Head, place: int) -> Cursor:
     raise ConfigError(f"cursor {place} {where}; shard {head.shard.id} has [{head.begin}, {head.end})")
 
 
-def _head(client: SlsClient, shard: int) -> Head:
+def head_of(client: SlsClient, shard: int) -> Head:
+    """Of a listed shard. Raises ConfigError for another one."""
     listed = {one.id: one for one in client.shards()}
     if shard not in listed:
         raise ConfigError(f"the logstore lists no shard {shard}: there is {', '.join(map(str, listed))}")

@@ -38,7 +38,8 @@ def doctor(output: Output, *, name: str | None) -> None:
     files with names of their own, and takes them away again. No row is written, and no reader is disturbed.
     """
     logstore, lake, engine = resolve(name), Lake.default(), engine_here()
-    trials = list(_shown(output, chain(look(logstore, lake, engine), made([_dagster()]))))
+    dagster = Question("dagster", f"the instance of {_HOME}", _instance)
+    trials = list(_shown(output, chain(look(logstore, lake, engine), made([dagster]))))
     counted = {grade: sum(trial.grade is grade for trial in trials) for grade in Grade}
     wrong = counted[Grade.WRONG]
     output.say(f"{len(trials)} trials: {', '.join(f'{n} {grade}' for grade, n in counted.items() if n)}")
@@ -53,10 +54,6 @@ def _shown(output: Output, trials: Iterator[Trial]) -> Iterator[Trial]:
         output.say(f"{_MARKS[trial.grade]} {trial.name:<10} {escape(f'{trial.sent} -> {trial.came}')}")
         output.say_cures(*trial.changes)
         yield trial
-
-
-def _dagster() -> Question:
-    return Question("dagster", f"the instance of {_HOME}", _instance)
 
 
 def _instance() -> str:

@@ -16,7 +16,6 @@ was sent twice from one that was sent once.
 import logging
 import os
 import shlex
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,10 +39,9 @@ from pipelines.cli.files.packing import (
 )
 from pipelines.cli.files.sending import Nowhere, Sink, put, put_over_hours
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.main import EXIT_FAILED, facts, kind_of, sentence
+from pipelines.cli.main import EXIT_FAILED, err, facts, kind_of, sentence
 from pipelines.cli.output import Output, megabytes, verb
 from pipelines.cli.progress import Line
-from pipelines.landing import json_log
 from pipelines.landing.commit.decision import Decision, Finished
 from pipelines.landing.commit.effect import Note
 from sls_io.emulator import Admin
@@ -370,16 +368,11 @@ def _telling(progress: Line, packer: Packer, source: FileLines | NumberedRows) -
     return moved
 
 
-def _err(text: str) -> None:
-    if not json_log.say(logging.WARNING, text):
-        print(text, file=sys.stderr)
-
-
 def recognised(path: Path, format_name: str, time_key: str = "") -> LogFile:
     """The file with its format; says it on stderr where nothing but plain text fits."""
     file = recognise(path, format_name, time_key)
     if file.doubt:
-        _err(f"sls-lake: {file.doubt}")
+        err(logging.WARNING, f"sls-lake: {file.doubt}")
     return file
 
 
@@ -418,7 +411,7 @@ class LoadEnded(SlsError):
 def say_ending(output: Output, ending: Ending, error: BaseException) -> None:
     """Say how to go on; with `--json` the document holds the error, too. Raises LoadEnded but for Ctrl-C."""
     if not isinstance(error, Exception):
-        _err(f"sls-lake: {ending.text}")
+        err(logging.WARNING, f"sls-lake: {ending.text}")
         return
     output.result(
         {

@@ -206,7 +206,7 @@ def run(arguments: Sequence[str]) -> int:
             _as_click_says(error, shown).show()
         return told(error.exit_code, "usage", shown)
     except (click.Abort, KeyboardInterrupt):
-        _err(logging.WARNING, _STOPPED)
+        err(logging.WARNING, _STOPPED)
         return told(EXIT_INTERRUPTED, "stopped", _STOPPED)
     except BrokenPipeError:
         # The reader of our output went away (`| head`): not an error of ours, and stdout is gone.
@@ -215,7 +215,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if isinstance(error, OSError) and session.get(UNWRITTEN):
             _let_go_of_stdout()
-            _err(logging.ERROR, f"sls-lake: {unwritten(error)}")
+            err(logging.ERROR, f"sls-lake: {unwritten(error)}")
             return EXIT_FAILED
         if session.get(DEBUG):
             raise
@@ -232,7 +232,7 @@ def _say(error: Exception, session: Mapping[str, Any]) -> str:
         _loaded("pipelines.landing.inspection.cures").give_cures(error, session[sessions.SETTINGS])
     name = str(session.get(sessions.LOGSTORE, ""))
     cures = error.cures if isinstance(error, SlsError) else ()
-    _err(logging.ERROR, "\n  ".join([f"{PROGRAM}: {sentence(error)}", *(line(cure, name) for cure in cures)]))
+    err(logging.ERROR, "\n  ".join([f"{PROGRAM}: {sentence(error)}", *(line(cure, name) for cure in cures)]))
     return name
 
 
@@ -244,7 +244,7 @@ def _as_click_says(error: click.ClickException, shown: str) -> click.ClickExcept
     )
 
 
-def _err(level: int, text: str) -> None:
+def err(level: int, text: str) -> None:
     """A sentence on stderr, as a log where that is asked for."""
     if not json_log.say(level, text):
         print(text, file=sys.stderr)

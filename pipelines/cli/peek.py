@@ -10,13 +10,14 @@ from typing import Any
 import click
 from rich.markup import escape
 
+from pipelines.cli.cursor import head_of
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, verb
 from pipelines.cli.stores import CURSOR, time_or
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.transform import Transform
 from sls_io.decoding.decode import Decoder
-from sls_io.values.errors import CheckpointOutside, ConfigError, printable
+from sls_io.values.errors import CheckpointOutside, printable
 from sls_io.values.shard import Head
 from sls_io.values.window import HOUR_S, Cursor
 from sls_io.wire.client import SlsClient
@@ -51,10 +52,7 @@ def peek(
     """Show some logs of SHARD as the table would show them. The payload goes to this terminal only."""
     logstore = resolve(name)
     with SlsClient(logstore.service) as client:
-        listed = {one.id: one for one in client.shards()}
-        if shard not in listed:
-            raise ConfigError(f"the logstore lists no shard {shard}: there is {', '.join(map(str, listed))}")
-        head = client.head(listed[shard])
+        head = head_of(client, shard)
         begin = _begin(client, head, when, cursor)
         decoder = Decoder(client.origin().id, Contract.from_columns(logstore.columns).declared)
         rows = _rows(client, decoder, Transform(logstore.transform), head, begin, limit)

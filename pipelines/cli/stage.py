@@ -161,7 +161,9 @@ def models(logstore: Logstore, *, by_minute: bool = False) -> dict[Path, str]:
     if by_minute:
         if all((folder / file).exists() for file in texts):
             texts = {}
-        texts |= {f"{minutes}.sql": minutes_model(logstore), f"{minutes}.yml": minutes_properties(logstore)}
+        names = {"name": logstore.name, "namespace": _namespace(logstore)}
+        texts |= {f"{minutes}.sql": _MINUTES_SQL.format(**names)}
+        texts |= {f"{minutes}.yml": _MINUTES_YML.format(**names)}
     there = [folder / file for file in texts if (folder / file).exists()]
     if there:
         raise ConfigError(f"{there[0]} is there already: change it by hand, or remove it and stage again")
@@ -185,16 +187,6 @@ def properties(logstore: Logstore) -> str:
         for name, shown in _columns(logstore).items()
     )
     return _YML.format(name=logstore.name, namespace=_namespace(logstore), tested=tested)
-
-
-def minutes_model(logstore: Logstore) -> str:
-    """The SQL of the table by minute."""
-    return _MINUTES_SQL.format(name=logstore.name, namespace=_namespace(logstore))
-
-
-def minutes_properties(logstore: Logstore) -> str:
-    """The YAML beside it: lineage, tests."""
-    return _MINUTES_YML.format(name=logstore.name, namespace=_namespace(logstore))
 
 
 def _namespace(logstore: Logstore) -> str:
