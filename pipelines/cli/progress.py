@@ -218,8 +218,7 @@ def _in_pipe(own: IO[str]) -> Iterator[Piped]:
         piped.stop()
 
 
-@contextmanager
-def _in_terminal(own: IO[str]) -> Iterator[_Live]:
+def _in_terminal(own: IO[str]) -> _Live:
     columns: list[ProgressColumn] = [
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -228,7 +227,7 @@ def _in_terminal(own: IO[str]) -> Iterator[_Live]:
         TimeElapsedColumn(),
         TimeRemainingColumn(compact=True),
     ]
-    live = _Live(
+    return _Live(
         *columns,
         console=Console(file=own, emoji=False),
         transient=True,
@@ -236,8 +235,6 @@ def _in_terminal(own: IO[str]) -> Iterator[_Live]:
         redirect_stderr=False,
         refresh_per_second=REFRESH_HZ,
     )
-    with live:
-        yield live
 
 
 def _read_since(folder: Path) -> Callable[[], str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
@@ -23,6 +24,20 @@ from sls_io.values.window import HOUR_S
 
 EXAMPLES_MAX = 5
 BATCH_ROWS = 20_000
+SYSTEM_COLUMNS = (
+    "__shard__",
+    "__cursor__",
+    "__index__",
+    "__receive_hour__",
+    "__time__",
+    "__topic__",
+    "__source__",
+    "__tags__",
+    "__rest__",
+    "__error__",
+    "__raw__",
+)
+"""The columns every landed table has."""
 _MICROSECONDS = 1_000_000
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -167,8 +182,6 @@ def table_rows(table: Table, columns: Iterable[str], gone: Callable[[str], None]
 
 
 def _rows(batch: Any) -> Iterator[Row]:
-    import pyarrow as pa
-
     names = batch.schema.names
     columns = [
         column.cast(pa.int64()).to_pylist() if pa.types.is_timestamp(column.type) else column.to_pylist()
@@ -176,27 +189,6 @@ def _rows(batch: Any) -> Iterator[Row]:
     ]
     for values in zip(*columns, strict=True):
         yield dict(zip(names, values, strict=True))
-
-
-def system_columns() -> list[str]:
-    """The columns every landed table has."""
-    return [
-        "__shard__",
-        "__cursor__",
-        "__index__",
-        "__receive_hour__",
-        "__time__",
-        "__topic__",
-        "__source__",
-        "__tags__",
-        "__rest__",
-        "__error__",
-        "__raw__",
-    ]
-
-
-def _microseconds(moment: datetime) -> int:
-    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def _typed_as(cell: object, text: str, type_name: str) -> bool:
@@ -214,6 +206,7 @@ def _typed_as(cell: object, text: str, type_name: str) -> bool:
         return cell == date.fromisoformat(text)
     if type_name in ("timestamp(iso)", "timestamp(iso, UTC)"):
         moment = datetime.fromisoformat(text)
-        return cell == _microseconds(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return cell == (moment - _EPOCH) // timedelta(microseconds=1)
     # Other types are checked to be there; what they mean is the contract's, and tested with it.
     return cell is not None

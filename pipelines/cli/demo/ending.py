@@ -24,6 +24,9 @@ from pipelines.cli.output import Output, moment
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection import describe
 from pipelines.landing.inspection.verify import verify
+from pipelines.landing.ledger.newest_landing import added_entries
+from pipelines.landing.ledger.state import ancestry
+from pipelines.landing.ledger.summary import windows_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.spark.session import engine_here
 from pipelines.landing.table.lake import Lake
@@ -54,10 +57,23 @@ def hours(output: Output, table: Table) -> list[dict[str, Any]]:
     return found
 
 
-def landings(output: Output, logstore: Logstore, lake: Lake) -> list[dict[str, Any]]:
-    """The snapshots of the table and the windows each brought."""
-    # The first snapshot fixes where the history begins, and brings nothing.
-    views = [view for view in describe.landings(logstore, lake) if view.windows]
+def landings(output: Output, table: Table) -> list[dict[str, Any]]:
+    """The snapshots of the table and the windows each brought, oldest first."""
+    told = [(snapshot, *windows_of(snapshot)) for snapshot in reversed([*ancestry(table)])]
+    found: list[dict[str, Any]] = [
+        {
+            "snapshot_id": snapshot.snapshot_id,
+            "at_ms": snapshot.timestamp_ms,
+            "origin": origin,
+            "windows": len(windows),
+            "rows": sum(each.rows for each in windows),
+            "files": sum(1 for _ in added_entries(table, snapshot)),
+            "hours": tuple(sorted({each.window.hour for each in windows})),
+        }
+        for snapshot, origin, windows in told
+        # The first one fixes where the history begins, and brings nothing.
+        if windows
+    ]
     output.say(
         "[bold]Landings[/]  (each is one snapshot, a version of the table; a window is what it read of one "
         "shard and hour)"
@@ -66,18 +82,18 @@ def landings(output: Output, logstore: Logstore, lake: Lake) -> list[dict[str, A
         ["snapshot", "committed (UTC)", ">windows", "receive hours", ">files", ">rows"],
         [
             (
-                str(view.snapshot_id),
-                moment(view.at_ms / 1000),
-                view.windows,
-                _hour_span(view.hours),
-                view.files,
-                view.rows,
+                str(each["snapshot_id"]),
+                moment(each["at_ms"] / 1000),
+                each["windows"],
+                _hour_span(each["hours"]),
+                each["files"],
+                each["rows"],
             )
-            for view in views
+            for each in found
         ],
         less=("windows", "files"),
     )
-    return [asdict(view) for view in views]
+    return found
 
 
 def shards(output: Output, logstore: Logstore, lake: Lake, client: SlsClient) -> list[dict[str, Any]]:
@@ -160,7 +176,7 @@ def audit(
 ) -> Audit:
     """The emulator's stored log against the table's files, row by row; says it in one sentence."""
     gone: list[str] = []
-    columns = [*auditing.system_columns(), *logstore.columns]
+    columns = [*auditing.SYSTEM_COLUMNS, *logstore.columns]
     rows = auditing.table_rows(table, columns, gone.append)
     found = auditing.compare(kept, rows, logstore.columns)
     found.files_gone = gone

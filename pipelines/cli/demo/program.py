@@ -41,7 +41,6 @@ from pipelines.landing.table.lake import Lake
 from sls_io.emulator import Admin, start
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError, printable
-from sls_io.values.shard import Shard
 from sls_io.values.window import HOUR_S
 from sls_io.wire.client import SlsClient
 
@@ -310,9 +309,9 @@ class Demo:
     def split(self) -> str:
         """Split the first open shard in the middle of its keys."""
         shard = next(s for s in self.client.shards() if not s.readonly)
-        service = self.client.service
         before = {s.id for s in self.client.shards()}
-        self.client.transport.split_shard(service.project, service.logstore, shard.id, middle_key(shard))
+        middle = (int(shard.begin_key, 16) + int(shard.end_key, 16)) // 2
+        self.client.split(shard.id, f"{middle:032x}")
         new = sorted(s.id for s in self.client.shards() if s.id not in before)
         self.children = frozenset(new)
         return (
@@ -326,7 +325,7 @@ class Demo:
         if table is None:
             raise ConfigError(f"there is no table {self.logstore.table}: nothing has landed")
         self.story["hours"] = ending.hours(output, table)
-        self.story["landings"] = ending.landings(output, self.logstore, lake)
+        self.story["landings"] = ending.landings(output, table)
         self.story["shards"] = ending.shards(output, self.logstore, lake, self.client)
         ending.first_rows(output, self.logstore, table)
         self.story["query"] = ending.query(output, self.logstore, table)
@@ -361,11 +360,6 @@ class Demo:
 
     def _raw(self) -> str:
         return f"{megabytes(self.packer.counts.bytes)} raw"
-
-
-def middle_key(shard: Shard) -> str:
-    """The key in the middle of a shard's range: 32 hex digits."""
-    return f"{(int(shard.begin_key, 16) + int(shard.end_key, 16)) // 2:032x}"
 
 
 def _landed(outcome: FinishedRun) -> str:

@@ -16,7 +16,7 @@ from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.inspection.upcoming import upcoming
 from pipelines.landing.ledger.barred import bars_of
 from pipelines.landing.ledger.left import rates_of
-from pipelines.landing.ledger.newest_landing import added_entries, check_adds_up
+from pipelines.landing.ledger.newest_landing import check_adds_up
 from pipelines.landing.ledger.pinned import check_named
 from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.start import (
@@ -95,19 +95,6 @@ class ShardView:
         """Whether a checkpoint was published that the table has not reached. A checkpoint follows its
         landing, so the table has been further."""
         return self.checkpoint is not None and self.frontier is not None and self.checkpoint > self.frontier
-
-
-@dataclass(frozen=True)
-class LandingView:
-    """One landing in the table's history: snapshot, time, windows as text, files and rows."""
-
-    snapshot_id: int
-    at_ms: int
-    origin: str
-    windows: int
-    rows: int
-    files: int
-    hours: tuple[int, ...]
 
 
 def read_ledger(logstore: Logstore, lake: Lake, client: SlsClient) -> Ledger:
@@ -276,28 +263,6 @@ def _newest_snapshots(table: Table, ledger: Ledger) -> Mapping[int, int]:
         if found.keys() >= ledger.shards.keys():
             break
     return found
-
-
-def landings(logstore: Logstore, lake: Lake) -> list[LandingView]:
-    """The landings still in the table's history, oldest first."""
-    table = lake.load(logstore.table)
-    found: list[LandingView] = []
-    for snapshot in ancestry(table) if table is not None else ():
-        origin, windows = windows_of(snapshot)
-        if not origin or table is None:
-            continue
-        found.append(
-            LandingView(
-                snapshot_id=snapshot.snapshot_id,
-                at_ms=snapshot.timestamp_ms,
-                origin=origin,
-                windows=len(windows),
-                rows=sum(w.rows for w in windows),
-                files=sum(1 for _ in added_entries(table, snapshot)) if windows else 0,
-                hours=tuple(sorted({w.window.hour for w in windows})),
-            )
-        )
-    return found[::-1]
 
 
 def _lag_s(heads: Heads, entry: ShardLedger, head: Head | None, now_s: float) -> float | None:
