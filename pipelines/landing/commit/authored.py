@@ -338,7 +338,8 @@ def _staying(
             _count(totals, entry.data_file, 1)
     missing = set(change.dropped)
     for manifest in manifests_of(table, change.content) if change.manifests is None else change.manifests:
-        entries = _data_entries(table, manifest) if missing else []
+        listed = missing and manifest.content == ManifestContent.DATA
+        entries = entries_of(table, manifest) if listed else []
         leaving = [e.data_file for e in entries if e.data_file.file_path in missing]
         if not leaving:
             yield manifest
@@ -369,17 +370,11 @@ def _regrouped(table: Table, change: Change, snapshot_id: int) -> Iterator[Manif
         if manifest.content != ManifestContent.DATA:
             yield manifest
         else:
-            specs.setdefault(manifest.partition_spec_id, []).extend(_data_entries(table, manifest))
+            specs.setdefault(manifest.partition_spec_id, []).extend(entries_of(table, manifest))
     for spec_id, entries in sorted(specs.items()):
         entries.sort(key=lambda entry: partition_text(entry.data_file))
         for begin in range(0, len(entries), change.regroup):
             yield _written(table, change, spec_id, entries[begin : begin + change.regroup], snapshot_id)
-
-
-def _data_entries(table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
-    if manifest.content != ManifestContent.DATA:
-        return []
-    return entries_of(table, manifest)
 
 
 def _added(file: DataFile, snapshot_id: int) -> ManifestEntry:

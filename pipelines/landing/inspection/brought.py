@@ -122,9 +122,8 @@ def _ledger(snapshot: Snapshot, origin: str) -> Ledger | None:
         return None
 
 
-def _gaps(ledger: Ledger | None) -> set[tuple[int, int, int]]:
-    found = ledger.shards.items() if ledger is not None else ()
-    return {(shard, gap.begin, gap.end) for shard, entry in found for gap in entry.gaps}
+def _gaps(ledger: Ledger) -> set[tuple[int, int, int]]:
+    return {(shard, gap.begin, gap.end) for shard, entry in ledger.shards.items() for gap in entry.gaps}
 
 
 def _windows(snapshot: Snapshot, origin: str) -> dict[int, tuple[Landed, ...]]:

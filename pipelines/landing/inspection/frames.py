@@ -11,7 +11,7 @@ take a frame by its name.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -153,11 +153,11 @@ class LedgerFrames:
     def gaps(self) -> pd.DataFrame:
         """The intervals [begin, end) that are not in the table and that no live run waits for, with their
         cause; `end` is <NA> where nobody knows it. Raises as `history` does."""
-        return _frame(_rows(i for i in self._missing() if i.cause != _WITHDRAWN), INTERVALS)
+        return _frame((asdict(i) for i in self._missing() if i.cause != _WITHDRAWN), INTERVALS)
 
     def withdrawn(self) -> pd.DataFrame:
         """The intervals that a person took back. As `gaps`."""
-        return _frame(_rows(i for i in self._missing() if i.cause == _WITHDRAWN), INTERVALS)
+        return _frame((asdict(i) for i in self._missing() if i.cause == _WITHDRAWN), INTERVALS)
 
     def _missing(self) -> tuple[Interval, ...]:
         return history(self.logstore, self.lake, orphans=False).missing
@@ -170,11 +170,6 @@ def open_ledger(logstore: Logstore | Path | str, lake: Lake | None = None) -> Le
     """
     named = logstore if isinstance(logstore, Logstore) else load_logstore(Path(logstore))
     return LedgerFrames(named, lake or Lake.default())
-
-
-def _rows(intervals: Iterable[Interval]) -> Iterable[dict[str, Any]]:
-    for interval in intervals:
-        yield {name: getattr(interval, name) for name in INTERVALS}
 
 
 def _frame(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:

@@ -171,7 +171,8 @@ class _Rereading:
     ) -> Iterator[pa.RecordBatch]:
         """The rows without those of the logstore that may not land, which join `leaving`."""
         for batch in batches:
-            taken = barred_rows(self.barring, batch, self.origin)
+            mine = pc.fill_null(pc.equal(batch.column("__origin__"), self.origin), False)
+            taken = pc.and_(mine, self.barring.taken(batch))
             gone = batch.filter(taken)
             leaving.extend(cells.apart(gone) if gone.num_rows else ())
             yield batch.filter(pc.invert(taken)) if gone.num_rows else batch
@@ -218,12 +219,6 @@ class _Mending:
             window_origin=self.place.origin.id,
             schema=self.rereading.schema if self.evolved else None,
         )
-
-
-def barred_rows(barring: Barring, batch: pa.RecordBatch, origin: str) -> pa.BooleanArray:
-    """Which rows of a logstore may not land; never null."""
-    mine = pc.fill_null(pc.equal(batch.column("__origin__"), origin), False)
-    return pc.and_(mine, barring.taken(batch))
 
 
 def plan_mend(

@@ -182,7 +182,7 @@ def _lacking(
         yield from _of_ledger(table, state.ledger(origin), origin, kept, come, client)
     times = [x.at_s // HOUR_S for x in kept.values() if x.at_s is not None]
     landed = [x.window.hour for x in windows_in(table, origin)] if table is not None else []
-    there = [*times, *landed, *_hours_there(table, origin)]
+    there = [*times, *landed, *(_hours_there(table, origin) if table is not None else ())]
     never = range(come.start, min([come.stop, *there]))
     if never:
         since = (
@@ -285,10 +285,8 @@ def _reached_before(table: Table, origin: str, shard: int, gap: Gap) -> int:
     return 0
 
 
-def _hours_there(table: Table | None, origin: str) -> set[int]:
+def _hours_there(table: Table, origin: str) -> set[int]:
     """The receive hours of which the table has files of `origin`, from its manifests."""
-    if table is None:
-        return set()
     mine = tasks_of(table, table.scan(row_filter=EqualTo(term="__origin__", value=origin)))
     return {hour for task in mine if (hour := partition_hour(table, task.file)) is not None}
 

@@ -210,27 +210,18 @@ def _without(
     where: Where | None, origin: str, table: Table, task: FileScanTask
 ) -> tuple[DataFile | None, int]:
     """A file written anew without the rows of a logstore that `where` takes, and how many these were."""
-    keeper, schema = _Keeper(origin, where), table.schema()
-    file = rewrite.write(table, origin, task, schema, keeper.kept(rewrite.read(table, task, schema)))
-    return file, keeper.dropped
+    schema, dropped = table.schema(), list[int]()
 
+    def kept() -> Iterator[pa.RecordBatch]:
+        for batch in rewrite.read(table, task, schema):
+            taken = pc.fill_null(pc.equal(batch.column("__origin__"), origin), False)
+            if where is not None:
+                taken = pc.and_(taken, where.taken(batch))
+            left = batch.filter(pc.invert(taken))
+            dropped.append(batch.num_rows - left.num_rows)
+            yield left
 
-class _Keeper:
-    """The rows that are not the origin's, or that a filter does not take; `dropped` counts the others."""
-
-    def __init__(self, origin: str, where: Where | None) -> None:
-        self._origin, self._where = origin, where
-        self.dropped = 0
-
-    def kept(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Each batch without them."""
-        for batch in batches:
-            taken = pc.fill_null(pc.equal(batch.column("__origin__"), self._origin), False)
-            if self._where is not None:
-                taken = pc.and_(taken, self._where.taken(batch))
-            kept = batch.filter(pc.invert(taken))
-            self.dropped += batch.num_rows - kept.num_rows
-            yield kept
+    return rewrite.write(table, origin, task, schema, kept()), sum(dropped)
 
 
 def deed_of(about: str, reason: str) -> Deed:

@@ -25,7 +25,7 @@ from pipelines.landing.hours import hour_text, moment_text
 from pipelines.landing.ledger import codec, fence
 from pipelines.landing.ledger.place import Looked
 from pipelines.landing.ledger.reading import Misread, Unreadable
-from pipelines.landing.ledger.state import TableState, ancestry, facts, files_of
+from pipelines.landing.ledger.state import TableState, ancestry, facts, files_of, landed_snapshot
 from pipelines.landing.ledger.summary import is_landing, least_rows, ledgers_of, summary_of, windows_of
 from pipelines.landing.ledger.values import Deed, Forgotten, Operation
 from pipelines.landing.ledger.ways_back import No, PastLanding, against, landings, newest_forgotten, pasts
@@ -144,7 +144,7 @@ def plan_rollback(
     _check_accepted(past, state.forgotten, without_missing=without_missing)
     moved = _Moved() if now is None else _moved(now, then)
     as_it_was = (given.ledgers, past.adopted) == (dict(state.ledgers), state.adopted)
-    as_it_was = as_it_was and state.tagged is not None and _in_main(table, state.tagged)
+    as_it_was = as_it_was and state.tagged is not None and landed_snapshot(table, [state.tagged]) is not None
     if as_it_was and (moved.files_leaving, moved.files_returning) == (0, 0):
         raise ConfigError(f"table {name} is as snapshot {snapshot_id} left it: there is nothing to roll back")
     deed = Deed(Operation.ROLLBACK, snapshot=snapshot_id)
@@ -244,10 +244,6 @@ def _target(table: Table, snapshot_id: int) -> Snapshot:
             cures=(commands.WINDOWS,),
         )
     return target
-
-
-def _in_main(table: Table, snapshot_id: int) -> bool:
-    return any(s.snapshot_id == snapshot_id for s in ancestry(table))
 
 
 def _since(table: Table, state: TableState, target: Snapshot) -> Iterator[Snapshot]:
@@ -374,5 +370,5 @@ def _notes(table: Table, state: TableState) -> Iterator[str]:
     } - set(state.ledgers)
     for origin in sorted(unreadable):
         yield f"the newest ledger of {origin} cannot be read; shards that only it knew start at their begin"
-    if not _in_main(table, state.tagged):
+    if landed_snapshot(table, [state.tagged]) is None:
         yield f"main was moved by hand: it no longer contains the newest landing, snapshot {state.tagged}"

@@ -77,24 +77,15 @@ def plan_skip(
     A shard that is beyond its cursor stays where it is. Raises ConfigError when nothing has landed yet.
     """
     place, found = look(lake, logstore, client, started=False), []
-    latest_s = _latest_s(place, client)
-    for shard in sorted(cursors.keys() & _open_among(place, client)):
+    latest_s = int(client.now_s()) - logstore.budget.settle_s
+    listed = {shard.id for shard in client.shards()}
+    open_ones = {s for s, entry in place.ledger.shards.items() if s in listed and not entry.closed}
+    for shard in sorted(cursors.keys() & open_ones):
         newest = client.cursor_at(shard, latest_s)
         target = min(cursors[shard], newest)
         at_s = latest_s if target == newest else client.cursor_time_s(shard, target)
         found.append(_skipped(client, shard, place.ledger.shards[shard], target, at_s))
     return _planned(place, found, max((x.reached_s for x in found), default=latest_s))
-
-
-def _latest_s(place: Place, client: SlsClient) -> int:
-    """The receive time (unix seconds) where live runs can go on at the latest."""
-    return int(client.now_s()) - place.logstore.budget.settle_s
-
-
-def _open_among(place: Place, client: SlsClient) -> set[int]:
-    """The shards that are listed, and open in the ledger."""
-    listed = {shard.id for shard in client.shards()}
-    return {s for s, entry in place.ledger.shards.items() if s in listed and not entry.closed}
 
 
 def _planned(place: Place, found: Collection[SkippedShard], time_s: int) -> Planned[Skip]:
