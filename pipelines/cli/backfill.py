@@ -25,7 +25,6 @@ from pipelines.cli.hours import HOUR
 from pipelines.cli.land import landing_line, tell_dagster
 from pipelines.cli.land import show as show_landing
 from pipelines.cli.logstores import logstore_option, resolve_to_land
-from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.commit import operation
 from pipelines.landing.commit.standing import commits
@@ -147,8 +146,8 @@ def fill_here(output: Output, logstore: Logstore, hours: range, *, dry_run: bool
     landed."""
     before = _lacking(logstore, hours)
     if {hour for lack in before if lack.kind in reach.NEVER for hour in lack.hours}.issuperset(hours):
-        output.result({"rows": 0, "problems": [], "cannot_come": _say(output, before)})
-        click.get_current_context().exit(EXIT_FAILED)
+        output.result({"rows": 0, "problems": [], "cannot_come": _say(output, before)}, fails=True)
+        return
     open_ones, lake = _say_not_over(output, logstore, hours), Lake.default()
     with SlsClient(logstore.service) as client:
         planned = plan_filling(lake, logstore, client, hours, before)
@@ -159,9 +158,7 @@ def fill_here(output: Output, logstore: Logstore, hours: range, *, dry_run: bool
     lacks, so_far = _say(output, before), _as_values(_landed_of(logstore, open_ones))
     nothing = {} if planned.needed else {"rows": 0, "problems": []}
     more = {"cannot_come": lacks, "not_over": so_far, **nothing}
-    decide(output, planned, carry_out, now=not dry_run, more=more, by="")
-    if lacks:
-        click.get_current_context().exit(EXIT_FAILED)
+    decide(output, planned, carry_out, now=not dry_run, more=more, by="", fails=bool(lacks))
 
 
 def _fill(
@@ -233,9 +230,7 @@ def mend_here(output: Output, logstore: Logstore, hours: range, kept: Kept, *, e
         never = () if planned.view.rows else (x for x in _lacking(logstore, hours) if x.kind in reach.NEVER)
         lacks = _say(output, never)
         do = partial(working.carry_out, planned, lake)
-        decide(output, planned, do, now=execute, more={"cannot_come": lacks})
-    if lacks:
-        click.get_current_context().exit(EXIT_FAILED)
+        decide(output, planned, do, now=execute, more={"cannot_come": lacks}, fails=bool(lacks))
 
 
 def by_dagster(output: Output, logstore: Logstore, hours: range, mode: str, url: str) -> None:
@@ -275,10 +270,9 @@ def by_dagster(output: Output, logstore: Logstore, hours: range, mode: str, url:
             "failures": failures,
             "cannot_come": lacks,
             "not_over": _as_values(so_far),
-        }
+        },
+        fails=bool(lacks) or not state.ok,
     )
-    if lacks or not state.ok:
-        click.get_current_context().exit(EXIT_FAILED)
 
 
 def _followed(output: Output, logstore: Logstore, url: str, backfill_id: str) -> dagster_client.Progress:

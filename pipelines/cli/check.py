@@ -11,7 +11,6 @@ import click
 from rich.markup import escape
 
 from pipelines.cli.logstores import defs_of, one_name, project_root
-from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, verb
 from pipelines.landing.projects import written
 from pipelines.landing.table.home import defs_files, project_files, single_files
@@ -46,9 +45,7 @@ def check(output: Output, *, path: Path | None) -> None:
         output.say(f"[red]wrong[/]: {escape(wrong)}")
     bad = sum(bool(each["wrong"]) for each in found) + len(strange)
     output.say(f"{len(found)} logstore{'s' * (len(found) != 1)} read, {bad} wrong")
-    output.result({"logstores": found, "others_wrong": strange, "ok": not bad})
-    if bad:
-        click.get_current_context().exit(EXIT_FAILED)
+    output.result({"logstores": found, "others_wrong": strange, "ok": not bad}, fails=bool(bad))
 
 
 @dataclass(frozen=True)

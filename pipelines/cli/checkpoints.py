@@ -13,7 +13,6 @@ from rich.markup import escape
 
 from pipelines.cli.deciding import execute_option
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, moment, span, verb
 from pipelines.cli.positions import (
     TABLE,
@@ -151,8 +150,6 @@ def set_(output: Output, *, name: str | None, **options: Any) -> None:
         except CheckpointOutside as error:
             raise ConfigError(f"{error}: --out-of-range begin, or end. Nothing was changed") from error
     _show(output, asked, copied)
-    if copied.failed:
-        click.get_current_context().exit(EXIT_FAILED)
 
 
 def _published(asked: CopyRequest) -> Copied:
@@ -291,7 +288,8 @@ def _show(output: Output, asked: CopyRequest, copied: Copied) -> None:
                 {**asdict(move), "moves": move.moves, **became.get(move.shard, nothing)}
                 for move in copied.moves
             ],
-        }
+        },
+        fails=copied.failed,
     )
 
 

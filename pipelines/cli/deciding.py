@@ -13,7 +13,6 @@ import click
 from rich.markup import escape
 
 from pipelines.cli.logstores import logstore_option, resolve, resolve_to_land
-from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, cell, heading, verb
 from pipelines.cli.session import DRY_RUN
 from pipelines.landing.commit.decision import Decision, Finished, Tools
@@ -113,8 +112,10 @@ def decide(
     now: bool,
     more: Mapping[str, Any] | None = None,
     by: str = "--execute",
+    fails: bool = False,
 ) -> None:
-    """Show what was planned, and do it where `now`, else say how to; `more` is in the document beside it.
+    """Show what was planned, and do it where `now`, else say how to; `more` is in the document beside it. The
+    verb ends with 1 where it `fails` whatever is done, or what was done does.
 
     `by` is the option that does it; "" for a verb that does it without one, and has a dry run by request.
     """
@@ -136,9 +137,7 @@ def decide(
             output.say_dry(planned.does, loses=losses, by=by)
         output.say_cures(*planned.cures)
     told = {**done.view.document(), **done.more, **(more or {})}
-    output.result({"executed": now, "committed": done.snapshot, **told})
-    if done.fails:
-        click.get_current_context().exit(EXIT_FAILED)
+    output.result({"executed": now, "committed": done.snapshot, **told}, fails=fails or done.fails)
 
 
 def show_effect(output: Output, effect: Effect) -> None:

@@ -9,7 +9,6 @@ from rich.markup import escape
 from pipelines.cli.backlog import say_backlog
 from pipelines.cli.findings import say_findings
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, span, verb
 from pipelines.landing.commit.effect import record
 from pipelines.landing.inspection.describe import ShardView, kept_out, refusal
@@ -66,10 +65,9 @@ def describe(output: Output, *, name: str | None) -> None:
             "health": [found.document(logstore.option) for found in findings(facts, logstore)],
             "files": [asdict(hour) for hour in files],
             "refused": refused,
-        }
+        },
+        fails=bool(refused),
     )
-    if refused:
-        click.get_current_context().exit(EXIT_FAILED)
 
 
 def show(output: Output, logstore: Logstore, views: list[ShardView], facts: Vitals) -> None:

@@ -9,7 +9,6 @@ import click
 from rich.markup import escape
 
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, verb
 from pipelines.landing.doctor.look import look
 from pipelines.landing.doctor.trial import Grade, Question, Trial, made
@@ -44,9 +43,7 @@ def doctor(output: Output, *, name: str | None) -> None:
     wrong = counted[Grade.WRONG]
     output.say(f"{len(trials)} trials: {', '.join(f'{n} {grade}' for grade, n in counted.items() if n)}")
     documents = [{**asdict(trial), "changes": commands.documents(trial.changes)} for trial in trials]
-    output.result({"table": logstore.table, "ok": not wrong, "trials": documents})
-    if wrong:
-        click.get_current_context().exit(EXIT_FAILED)
+    output.result({"table": logstore.table, "ok": not wrong, "trials": documents}, fails=bool(wrong))
 
 
 def _shown(output: Output, trials: Iterator[Trial]) -> Iterator[Trial]:

@@ -11,7 +11,6 @@ from rich.markup import escape
 
 from pipelines import dagster_client
 from pipelines.cli.logstores import logstore_option, resolve_to_land
-from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, noise_into, span, verb
 from pipelines.cli.progress import Line
 from pipelines.landing import json_log
@@ -80,10 +79,9 @@ def land(output: Output, *, name: str | None) -> None:
             "notes": [*notes, *filter(None, [report.came_to_nothing])],
             "checkpoints": [asdict(point) for point in checkpoints],
             "mirror": asdict(run.mirrored) if run.mirrored is not None else None,
-        }
+        },
+        fails=report.undone or not verdict.ok,
     )
-    if report.undone or not verdict.ok:
-        click.get_current_context().exit(EXIT_FAILED)
 
 
 @contextmanager

@@ -6,7 +6,6 @@ from pipelines.cli.deciding import engine_of_a_verb, execute_option, show_effect
 from pipelines.cli.hours import older_than_option
 from pipelines.cli.land import spread_of, working_line
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, verb
 from pipelines.cli.typed import Typed
 from pipelines.landing.maintenance.compact import TARGET_BYTES
@@ -107,6 +106,4 @@ def maintain(
         output.say_dry()
     else:
         output.say("done, apart from what was put off" if done.put_off else "done")
-    output.result(done.document())
-    if done.unsettled:
-        click.get_current_context().exit(EXIT_FAILED)
+    output.result(done.document(), fails=done.unsettled)

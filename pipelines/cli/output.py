@@ -31,6 +31,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from pipelines.cli import session
+from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.progress import Line, line
 from pipelines.cli.session import DEBUG, DRY_RUN, SAID, UNWRITTEN
 from pipelines.landing import json_log
@@ -184,8 +185,9 @@ class Output:
             table.add_row(*(row[n] for n in shown_ones))
         return table
 
-    def result(self, data: object) -> None:
-        """The JSON document of the verb; nothing without `--json`."""
+    def result(self, data: object, *, fails: bool = False) -> None:
+        """The JSON document of the verb; nothing without `--json`. Where something `fails`, the verb ends
+        here with 1."""
         if self.as_json:
             session.keep(SAID, True)
             if isinstance(data, Mapping):
@@ -194,6 +196,8 @@ class Output:
             text = json.dumps(exact(data), indent=2, default=_plain, ensure_ascii=False)
             with written():
                 print(text, file=self._file, flush=True)
+        if fails:
+            click.get_current_context().exit(EXIT_FAILED)
 
     def progress(self, what: str) -> AbstractContextManager[Line]:
         """One line on stderr that says what is done now; nothing with `--json` or without a terminal."""

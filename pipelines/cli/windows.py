@@ -8,7 +8,6 @@ import click
 from pipelines.cli import session
 from pipelines.cli.hours import older_than_option
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, moment, verb
 from pipelines.landing.commit.effect import record
 from pipelines.landing.hours import hour_text
@@ -40,9 +39,8 @@ def windows(output: Output, *, name: str | None, last: int, orphans: bool, floor
     shown = found.entries[-last:]
     show(output, found, shown, floor_hours)
     cures = commands.documents(found.cures, session.logstore())
-    output.result({**asdict(found), "entries": [_plain(e) for e in shown], "cures": cures})
-    if found.unreadable:
-        click.get_current_context().exit(EXIT_FAILED)
+    document = {**asdict(found), "entries": [_plain(e) for e in shown], "cures": cures}
+    output.result(document, fails=bool(found.unreadable))
 
 
 def _plain(entry: Entry) -> dict[str, Any]:
