@@ -1,17 +1,15 @@
 """Receive hours as options of the command line, and how old a file has to be."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from pipelines.cli.typed import Typed
 from pipelines.landing.hours import hour_of, hours_of
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
-
-def older_than_option(*, least: int, says: str) -> Callable[[_Command], _Command]:
+def older_than_option(*, least: int, says: str) -> Callable[[Any], Any]:
     """`--older-than HOURS` as the argument `floor_hours`: at least `least`, a day unless said otherwise."""
     return click.option(
         "--older-than",

@@ -122,6 +122,11 @@ class Evidence:
         """The ledger of the origin."""
         return self.state.ledger(self.origin.id)
 
+    @property
+    def told(self) -> SecondPull:
+        """What the service has, nothing when it was not asked."""
+        return self.pulled or SecondPull()
+
 
 def gather(
     logstore: Logstore, client: SlsClient, table: Table, state: TableState, origin: Origin, asked: Scope

@@ -14,7 +14,6 @@ from pipelines.landing.contents.cells import Tally
 from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.inspection.evidence import Evidence, ServiceShard, accounted
 from pipelines.landing.inspection.proof import Proof, ShardProof
-from pipelines.landing.inspection.second_pull import SecondPull
 from pipelines.landing.ledger.state import TableState
 from pipelines.landing.ledger.values import Count, Gone, summed
 from sls_io.values.claim import CURSOR_UNKNOWN, SUM_MODULUS, ShardLedger
@@ -137,23 +136,22 @@ def _with_windows(e: Evidence, proof: ShardProof, gone: Gone, barred: _Barred) -
     asked = [w for w in mine if not gone.hours.overlaps(w.hour, w.hour + 1)]
     emptied = [w for w in mine if w.hour < gone.before and w in e.landed]
     rest = [w for w in mine if w.hour >= gone.before and gone.hours.overlaps(w.hour, w.hour + 1)]
-    told = e.pulled or SecondPull()
-    landed, pulled = ([w for w in asked if w in had] for had in (e.landed, told.windows))
-    unlike, unsure = _unlike_service(e, told, pulled, barred)
+    landed, pulled = ([w for w in asked if w in had] for had in (e.landed, e.told.windows))
+    unlike, unsure = _unlike_service(e, pulled, barred)
     wrong = [*_emptied(e, emptied), *_unlike_landings(e, landed, barred), *unlike]
     return replace(
         proof,
         windows=len(emptied) + len(landed),
         windows_left=sum(w in e.landed for w in rest),
         windows_pulled=len(pulled) - len(unsure),
-        rows_pulled=None if e.pulled is None else summed(told.windows[w] for w in {*pulled} - {*unsure})[0],
+        rows_pulled=None if e.pulled is None else summed(e.told.windows[w] for w in {*pulled} - {*unsure})[0],
         hours_short=_hours(wrong, -1),
         hours_over=_hours(wrong, 1),
         problems=(
             *proof.problems,
             *_first([f"{_place(window)}: {text}" for window, _, text in wrong], _MORE),
         ),
-        notes=(*proof.notes, *_missed(told, proof.shard), *_left(e, rest), *_unsure(unsure)),
+        notes=(*proof.notes, *_missed(e, proof.shard), *_left(e, rest), *_unsure(unsure)),
     )
 
 
@@ -161,8 +159,8 @@ def _hours(wrong: Iterable[_Wrong], asked: int) -> tuple[int, ...]:
     return tuple(sorted({window.hour for window, sign, _ in wrong if sign == asked}))
 
 
-def _missed(told: SecondPull, shard: int) -> Iterator[str]:
-    for window, why in sorted(told.missed.items()):
+def _missed(e: Evidence, shard: int) -> Iterator[str]:
+    for window, why in sorted(e.told.missed.items()):
         if window.shard == shard:
             yield f"{_place(window)} was not compared with the service: {why}"
 
@@ -201,7 +199,7 @@ def _unlike_landings(e: Evidence, windows: Iterable[Window], barred: _Barred) ->
 
 
 def _unlike_hours(
-    e: Evidence, told: SecondPull, windows: Iterable[Window], barred: _Barred
+    e: Evidence, windows: Iterable[Window], barred: _Barred
 ) -> tuple[list[_Wrong], list[Window]]:
     """Windows of hours with rows that are kept out: the hour's rows and those together are the service's.
     And those of which nobody can say, since the service has only a part of their hour by now.
@@ -210,7 +208,7 @@ def _unlike_hours(
     service has 10 with 79: proven. It has 8 of a part of the hour: at most one of the three is in that part,
     and which one nobody knows.
     """
-    wrong, unsure = list[_Wrong](), list[Window]()
+    told, wrong, unsure = e.told, list[_Wrong](), list[Window]()
     hours = dict[int, list[Window]]()
     for window in windows:
         hours.setdefault(window.hour, []).append(window)
@@ -238,17 +236,17 @@ def _unsure(windows: list[Window]) -> Iterator[str]:
 
 
 def _unlike_service(
-    e: Evidence, told: SecondPull, windows: Collection[Window], barred: _Barred
+    e: Evidence, windows: Collection[Window], barred: _Barred
 ) -> tuple[list[_Wrong], list[Window]]:
     """Windows that hold other rows than the service, and those of which nobody can say."""
     alone = [window for window in windows if window.hour not in barred]
-    wrong, unsure = _unlike_hours(e, told, [w for w in windows if w.hour in barred], barred)
-    return [*_unlike_windows(e, told, alone), *wrong], unsure
+    wrong, unsure = _unlike_hours(e, [w for w in windows if w.hour in barred], barred)
+    return [*_unlike_windows(e, alone), *wrong], unsure
 
 
-def _unlike_windows(e: Evidence, told: SecondPull, windows: Iterable[Window]) -> Iterator[_Wrong]:
+def _unlike_windows(e: Evidence, windows: Iterable[Window]) -> Iterator[_Wrong]:
     for window in windows:
-        (rows, _), (had, _) = here, there = e.windows[window], told.windows[window]
+        (rows, _), (had, _) = here, there = e.windows[window], e.told.windows[window]
         if rows != had:
             yield window, 1 if rows > had else -1, f"the table holds {rows} rows, the service {had}"
         elif here != there:

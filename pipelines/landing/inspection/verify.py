@@ -23,7 +23,6 @@ from pipelines.landing.inspection import cures
 from pipelines.landing.inspection.evidence import Evidence, Scope, gather
 from pipelines.landing.inspection.proof import Proof
 from pipelines.landing.inspection.proving import prove
-from pipelines.landing.inspection.second_pull import SecondPull
 from pipelines.landing.inspection.whole import Chosen, no_file
 from pipelines.landing.ledger.reading import Misread
 from pipelines.landing.ledger.start import check_origin, find_table
@@ -127,7 +126,7 @@ def _with_why_none(
 
 def _why_none(lake: Lake, logstore: Logstore, client: SlsClient, evidence: Evidence) -> tuple[str, bool]:
     """Why; and whether an hour was compared in which nothing is, here and there."""
-    hours, pulled = evidence.asked.hours, evidence.pulled or SecondPull()
+    hours, pulled = evidence.asked.hours, evidence.told
     if hours is None:
         why = "of all that has landed it holds nothing any more"
         if pulled.windows or pulled.missed:

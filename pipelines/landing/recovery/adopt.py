@@ -367,15 +367,12 @@ def _with_rows(
     differs: tuple[Difference, ...],
 ) -> Adopted:
     """`adopted` with all rows of `origin`, and with its rows that are missing now or were missing before."""
-    missing = {k: v for k, v in (newest.past.adopted.missing if newest else {}).items() if k[0] == origin}
+    missing = dict(newest.past.adopted.missing) if newest else {}
     for each in differs:
         if each.origin == origin and each.missing:
             missing[origin, each.shard] = missing.get((origin, each.shard), 0) + each.missing
-    return replace(
-        adopted,
-        shards={**adopted.shards, **{k: (t.rows, t.sum) for k, t in tallies.items() if k[0] == origin}},
-        missing={**adopted.missing, **missing},
-    )
+    there = Adopted({key: (tally.rows, tally.sum) for key, tally in tallies.items()}, missing=missing)
+    return _joined(adopted, there, origin)
 
 
 def _differences(newest: Newest, there: Compared) -> Iterator[Difference]:
