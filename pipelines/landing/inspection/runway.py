@@ -229,33 +229,29 @@ def _began_unseen(head: Head, retention_s: float | None, now_s: float) -> bool:
     return retention_s is not None and head.begin > 0 and 0 < created_s < now_s - retention_s
 
 
-@dataclass(frozen=True)
-class _Earlier:
-    """An old ledger and when it was committed, seconds by the writer's clock."""
-
-    ledger: Ledger
-    at_s: float
+_Old = tuple[Ledger, float]
+"""A ledger and when it was committed, seconds by the writer's clock."""
 
 
-def _earlier(table: Table, origin: str, not_before_ms: int) -> list[_Earlier]:
+def _earlier(table: Table, origin: str, not_before_ms: int) -> list[_Old]:
     """The ledgers of `main` since then, oldest first, and one from before where there is one."""
-    found: list[_Earlier] = []
+    found: list[_Old] = []
     for snapshot in filter(is_landing, ancestry(table)):
         ledger = ledgers_of(snapshot).get(origin)
         if ledger is None:
             break
-        found.append(_Earlier(ledger, snapshot.timestamp_ms / 1000))
+        found.append((ledger, snapshot.timestamp_ms / 1000))
         if snapshot.timestamp_ms < not_before_ms:
             break
     return found[::-1]
 
 
-def _pace(earlier: Iterable[_Earlier], entry: ShardLedger | None, shard: int, now_s: float) -> float | None:
+def _pace(earlier: Iterable[_Old], entry: ShardLedger | None, shard: int, now_s: float) -> float | None:
     """From the oldest of the ledgers in which the shard had reached anything."""
-    for old in earlier:
-        then = old.ledger.shards.get(shard)
-        if entry is not None and then is not None and then.reached_s and now_s > old.at_s:
-            return max(0.0, (entry.reached_s - then.reached_s) / (now_s - old.at_s))
+    for old, at_s in earlier:
+        then = old.shards.get(shard)
+        if entry is not None and then is not None and then.reached_s and now_s > at_s:
+            return max(0.0, (entry.reached_s - then.reached_s) / (now_s - at_s))
     return None
 
 
