@@ -108,10 +108,10 @@ def plan_forget_where(
         raise ConfigError(
             f"no row of {place.origin.logstore} in {place.name} is taken by that{standing}: nothing to do"
         )
+    deed = deed_of(_about(asked, from_now_on), reason)
     return Removal(
-        place, later, asked, leaving, tuple(whole), tuple(partly), _about(asked, from_now_on), reason,
-        barred=barred, salt=salt,
-    ).planned()  # fmt: skip
+        place, later, asked, leaving, tuple(whole), tuple(partly), deed, barred=barred, salt=salt
+    ).planned()
 
 
 def _taken(
@@ -232,8 +232,8 @@ def plan_forget_before(
         raise ConfigError(
             f"all hours of {place.origin.logstore} before {moment} are forgotten already: nothing to do"
         )
-    later, about = _later(lake, logstore, client, place), f"--before {moment}"
-    return Removal(place, later, None, leaving, tuple(whole), (), about, reason, before=hour).planned()
+    later, deed = _later(lake, logstore, client, place), deed_of(f"--before {moment}", reason)
+    return Removal(place, later, None, leaving, tuple(whole), (), deed, before=hour).planned()
 
 
 def has_landed(lake: Lake, logstore: Logstore, client: SlsClient) -> bool:

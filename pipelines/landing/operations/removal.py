@@ -100,7 +100,8 @@ class Forget(Effect):
 @dataclass(frozen=True)
 class Removal:
     """What leaves of the table that was looked at: `whole` files, and rows of those that are written anew,
-    `partly`. `look` gives the table as it is later. `barred`: what may not land from then on."""
+    `partly`. `look` gives the table as it is later, `deed` is what the table says of it. `barred`: what may
+    not land from then on."""
 
     place: Place
     look: Callable[[], Place]
@@ -108,16 +109,10 @@ class Removal:
     leaving: Slice
     whole: tuple[FileScanTask, ...]
     partly: tuple[FileScanTask, ...]
-    about: str
-    reason: str
+    deed: Deed
     before: int = 0
     barred: frozenset[Bar] = frozenset()
     salt: str = ""
-
-    @property
-    def deed(self) -> Deed:
-        """What the table says of it."""
-        return deed_of(self.about, self.reason)
 
     def planned(self) -> Planned[Forget]:
         """As data. Raises LedgerBroken for rows that nothing explains."""

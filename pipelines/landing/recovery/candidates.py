@@ -136,9 +136,8 @@ def _places(lake: Lake, name: str, known: CatalogEntry) -> Iterator[tuple[FileIO
     if known.table is not None:
         yield known.table.io, known.table.metadata_location.rpartition("/")[0]
         return
-    place = place_of(lake.catalog(), name)
-    folders = [f"{location}/metadata" for location in beside(place)] if place else []
-    if place is not None:
+    if (place := place_of(lake.catalog(), name)) is not None:
+        folders = [f"{location}/metadata" for location in beside(place)]
         if known.old and (own := known.old.rpartition("/")[0]) not in folders:
             folders.append(own)
         yield from ((place.io, folder) for folder in folders)
