@@ -18,12 +18,12 @@ from pipelines.cli.positions import (
     TABLE,
     CopyRequest,
     PlaceView,
+    aim_of,
     check_listed,
     document,
     group_info,
     group_of,
     heads_of,
-    keeps_positions,
     look,
     refuse_fed,
     show_places,
@@ -31,13 +31,13 @@ from pipelines.cli.positions import (
 )
 from pipelines.cli.seek import seek
 from pipelines.cli.stores import (
+    DONE,
     PLACES,
     SHARDS,
     SOURCE,
     STORES,
     check_reader,
     fate_text,
-    not_done,
     reader_option,
     store_of,
 )
@@ -48,7 +48,7 @@ from pipelines.landing.table.lake import Lake
 from sls_io.checkpoints import moving
 from sls_io.checkpoints.copying import Difference, Move, copy, written
 from sls_io.checkpoints.policy import OUTSIDE_POLICIES
-from sls_io.checkpoints.store import CheckpointStore, Kept, Written
+from sls_io.checkpoints.store import CheckpointStore, Written
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.cures import Call
 from sls_io.values.errors import CheckpointOutside, ConfigError, ServiceError, TransportError
@@ -176,7 +176,7 @@ def _copied(asked: CopyRequest) -> Copied:
     new = _made_like(asked)
     kept = {} if new else store.read()
     outside = asked.outside or (None if asked.as_it_stands else "stop")
-    needed = outside or not keeps_positions(asked.source)
+    needed = outside or aim_of(asked.source, 0) is not None
     heads = heads_of(asked.client, asked.shards) if needed else {}
     title, positions = source_of(asked, heads, kept)
     if title == store.name:
@@ -193,9 +193,9 @@ def _copied(asked: CopyRequest) -> Copied:
         store.name,
         moves,
         {one.shard: Became(one.fate, one.why, fate_text(one)) for one in done},
-        failed=not_done(done),
+        failed=any(one.fate not in DONE for one in done),
         made=new is not None,
-        readers=_readers(asked, kept),
+        readers=tuple(sorted({entry.holder for entry in kept.values()} - {"", asked.logstore.group.holder})),
         note="" if new else _note(asked, done),
     )
 
@@ -226,11 +226,6 @@ def _executed(
         its = asked.logstore.group.model_copy(update={"name": asked.group})
         return moving.moved(asked.client, its, moves) if any(move.moves for move in moves) else ()
     return written(store, moves, forward_only=asked.forward_only, drop=asked.drop)
-
-
-def _readers(asked: CopyRequest, kept: Mapping[int, Kept]) -> tuple[str, ...]:
-    """Who else holds shards there."""
-    return tuple(sorted({entry.holder for entry in kept.values()} - {"", asked.logstore.group.holder}))
 
 
 def _note(asked: CopyRequest, done: tuple[Written, ...]) -> str:

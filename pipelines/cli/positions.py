@@ -100,11 +100,6 @@ def check_listed(shards: Collection[int], listed: Collection[int]) -> None:
         raise ConfigError(f"the logstore lists no shard {names}: there is {there}")
 
 
-def keeps_positions(source: int | str) -> bool:
-    """Whether it is a place, and no edge or time of each shard."""
-    return _aim(source, 0) is None
-
-
 def source_of(
     asked: CopyRequest, heads: Mapping[int, Head], kept: Mapping[int, Kept]
 ) -> tuple[str, Positions]:
@@ -112,7 +107,7 @@ def source_of(
     asked of `heads`. Raises ConfigError for a CSV file with a shard that is not listed, and where there is
     nothing to copy: of a file or a database nobody can tell "nothing yet" from a wrong name."""
     source, logstore, client = asked.source, asked.logstore, asked.client
-    if aim := _aim(source, int(client.now_s())):
+    if aim := aim_of(source, int(client.now_s())):
         if aim.kind == "shift" and not any(entry.cursor is not None for entry in kept.values()):
             raise ConfigError(f"{asked.target} keeps no position to shift from. Nothing was changed")
         chosen = {shard: head for shard, head in heads.items() if not asked.shards or shard in asked.shards}
@@ -140,7 +135,7 @@ def _kept_in(asked: CopyRequest, heads: Mapping[int, Head]) -> tuple[str, Positi
     return store.name, positions
 
 
-def _aim(source: int | str, now_s: int) -> Aim | None:
+def aim_of(source: int | str, now_s: int) -> Aim | None:
     """The edge or time of each shard that it names, None for a place that keeps positions."""
     if isinstance(source, int):
         return Aim("time", source)

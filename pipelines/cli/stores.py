@@ -1,7 +1,7 @@
 """Checkpoint stores as words of the command line, and times, spans and shards as options."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -147,8 +147,3 @@ def seconds_of(span: str) -> int:
 def fate_text(written: Written) -> str:
     """What became of a write, for people."""
     return f"{FATES[written.fate]}{': ' if written.why else ''}{escape(written.why)}"
-
-
-def not_done(written: Iterable[Written]) -> bool:
-    """Whether a shard is not where it was asked to be."""
-    return any(one.fate not in DONE for one in written)
