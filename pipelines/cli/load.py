@@ -18,7 +18,6 @@ import os
 import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -216,13 +215,12 @@ def load(
         else:
             packer.counts.rows = source.total or 0
         loading = Loading.of(service, packer.counts, creates, lines.file if lines else None)
-        ended = partial(ending_of, path=path, first=first_line, rows=numbers)
 
         def carry_out() -> Finished:
             source.begin()
             created = create(client, shards=shards) if create_first else []
             packer = Packer(_source(path), group_rows=group_size)
-            _send(output, client, source, packer, ended)
+            _send(output, client, source, packer)
             done = Loading.of(service, packer.counts, created, lines.file if lines else None)
             _tell(output, done)
             return Finished(None, done)
@@ -249,13 +247,7 @@ def _tell(output: Output, done: Loading) -> None:
     output.say_notes(map(Note, oddities(done, done.time_keys)))
 
 
-def _send(
-    output: Output,
-    client: SlsClient,
-    source: "FileLines | NumberedRows",
-    packer: Packer,
-    ended: "Callable[[Counts, BaseException], Ending]",
-) -> None:
+def _send(output: Output, client: SlsClient, source: "FileLines | NumberedRows", packer: Packer) -> None:
     """Send them all; says what is stored where it ends in its middle."""
     with output.progress(f"load {client.service.logstore}") as progress:
         started = SYSTEM_CLOCK.monotonic()
@@ -263,9 +255,7 @@ def _send(
             source.put(client, packer, source.now_s or client.now_s(), _telling(progress, packer, source))
         except (Exception, KeyboardInterrupt) as error:
             progress.end()
-            ending = ended(packer.counts, error)
-            if ending.stored or ending.unknown:
-                say_ending(output, ending, error)
+            _say_ending(output, source, packer.counts, error)
             raise
         packer.counts.seconds = SYSTEM_CLOCK.monotonic() - started
 
@@ -301,6 +291,11 @@ class FileLines:
         """Send them, received now."""
         logs = parse_file(self.file, packer.counts, first_line=self.first_line)
         put(client, packer, logs, at_s=at_s, on_rows=on_rows)
+
+    def left(self, counts: Counts) -> tuple[str, str]:
+        """What is stored, in words, and the options that go on after it."""
+        line = max(self.first_line - 1, counts.stored_line)
+        return f"{counts.stored:,} rows are stored, up to line {line:,}", f"--first-line {line + 1}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,6 +351,12 @@ class NumberedRows:
                 on_rows=on_rows,
             )
 
+    def left(self, counts: Counts) -> tuple[str, str]:
+        """As of lines."""
+        stored, total = counts.stored, len(self.numbers)
+        again = f"--first-row {self.numbers.start + stored} --rows {total - stored}"
+        return f"{stored:,} of {total:,} rows are stored", again
+
 
 def _telling(progress: Line, packer: Packer, source: FileLines | NumberedRows) -> Callable[[int], None]:
     """What tells the line how far the load is."""
@@ -376,48 +377,32 @@ def recognised(path: Path, format_name: str, time_key: str = "") -> LogFile:
     return file
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """What a load that ended in its middle leaves. `stored` and `unknown` count rows: those that the
-    service has taken, and those whose answer never came. `again` are the options that go on after
-    the stored ones."""
-
-    stored: int
-    unknown: int
-    again: str
-    text: str
-
-
-def ending_of(counts: Counts, error: BaseException, path: Path | None, first: int, rows: range) -> Ending:
-    """What is stored when `error` ends the load of `path` from line `first` on, or of these rows."""
-    answered = isinstance(error, SlsError) and (
-        isinstance(error, Throttled) or not isinstance(error, TransportError)
-    )
-    unknown = 0 if answered else counts.rows - counts.stored
-    if path is not None:
-        again = f"--first-line {max(first, counts.stored_line + 1)}"
-        stored = f"{counts.stored:,} rows are stored, up to line {max(first - 1, counts.stored_line):,}"
-    else:
-        again = f"--first-row {rows.start + counts.stored} --rows {len(rows) - counts.stored}"
-        stored = f"{counts.stored:,} of {len(rows):,} rows are stored"
-    doubt = f"; of the {unknown:,} after them it is not known, they may come twice then" if unknown else ""
-    return Ending(counts.stored, unknown, again, f"{stored}; go on with {again}{doubt}")
-
-
 class LoadEnded(SlsError):
     """A load ended in its middle: rows are stored, whatever else the error means."""
 
 
-def say_ending(output: Output, ending: Ending, error: BaseException) -> None:
-    """Say how to go on; with `--json` the document holds the error, too. Raises LoadEnded but for Ctrl-C."""
+def _say_ending(
+    output: Output, source: FileLines | NumberedRows, counts: Counts, error: BaseException
+) -> None:
+    """Say how to go on where rows are stored, or nobody knows it since their answer never came; with `--json`
+    the document holds the error, too. Raises LoadEnded then, but for Ctrl-C."""
+    answered = isinstance(error, SlsError) and (
+        isinstance(error, Throttled) or not isinstance(error, TransportError)
+    )
+    unknown = 0 if answered else counts.rows - counts.stored
+    if not (counts.stored or unknown):
+        return
+    stored, again = source.left(counts)
+    doubt = f"; of the {unknown:,} after them it is not known, they may come twice then" if unknown else ""
+    text = f"{stored}; go on with {again}{doubt}"
     if not isinstance(error, Exception):
-        err(logging.WARNING, f"sls-lake: {ending.text}")
+        err(logging.WARNING, f"sls-lake: {text}")
         return
     output.result(
         {
-            "rows": ending.stored,
-            "unknown_rows": ending.unknown,
-            "go_on": ending.again,
+            "rows": counts.stored,
+            "unknown_rows": unknown,
+            "go_on": again,
             "error": {
                 "kind": kind_of(error),
                 "message": sentence(error),
@@ -426,7 +411,7 @@ def say_ending(output: Output, ending: Ending, error: BaseException) -> None:
             },
         }
     )
-    raise LoadEnded(f"{sentence(error)}. {ending.text}") from error
+    raise LoadEnded(f"{sentence(error)}. {text}") from error
 
 
 def _source(path: Path | None) -> str:
