@@ -107,8 +107,7 @@ def plan_give_up(
     short = _short(place, there)
     _check_same_rows(place, lost, {shard: a + b for shard, (a, b) in short.items()})
     windows = list(windows_in(place.table, place.origin.id))
-    hours = _hours(place, lost)
-    closed = frozenset(h for h in hours if place.state.forgotten.lacks(place.origin.id, h))
+    closed = _closed(place, lost)
     landed = [shard for shard, (rows, _) in short.items() if rows]
     taken = {shard: _cursors(place, shard, kept, lost, closed, windows) for shard in landed}
     ledger = place.ledger.with_shards(
@@ -117,7 +116,7 @@ def plan_give_up(
     given = {shard: a + b for shard, (a, b) in short.items() if a + b}
     still = reach.kept_of(client, given, taken, windows) if place is own else None
     return Planned(
-        view=_view(place, ledger, lost, hours, closed, given, still),
+        view=_view(place, ledger, lost, closed, given, still),
         place=place,
         commit=authored.Change(
             content=place.head,
@@ -187,6 +186,12 @@ def _check_same_rows(place: Place, lost: Iterable[FileScanTask], short: Mapping[
             "changed",
             cures=(commands.ADOPT_REST,),
         )
+
+
+def _closed(place: Place, lost: Iterable[FileScanTask]) -> frozenset[int]:
+    """The hours of lost files of which nothing lands again."""
+    forgotten, origin = place.state.forgotten, place.origin.id
+    return frozenset(hour for hour in _hours(place, lost) if forgotten.lacks(origin, hour))
 
 
 def _hours(place: Place, lost: Iterable[FileScanTask]) -> dict[int, int]:
@@ -282,11 +287,11 @@ def _view(
     place: Place,
     ledger: Ledger,
     lost: list[FileScanTask],
-    hours: Mapping[int, int],
     closed: Collection[int],
     given: Mapping[int, int],
     kept: reach.StillThere | None,
 ) -> GivenUp:
+    hours = _hours(place, lost)
     return GivenUp(
         table=place.name,
         origin=place.origin.id,
