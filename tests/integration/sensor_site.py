@@ -23,12 +23,24 @@ from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.wire.client import SlsClient
 from tests.worlds.one_logstore import PROJECT, World, logstore_settings, make_lake, use_catalog
 
-__all__ = ["MakeSite", "Site", "landed", "make_site", "sensor_instance", "sensor_place"]
+__all__ = ["MakeSite", "Site", "landed", "make_site", "sensor_instance", "sensor_place", "store"]
 
 
 BEHIND_DAYS = 3
 """The service's clock begins so far behind the machine's, and tests only put it on: few, as a tick names each
 hour since. A module whose tests let a retention pass has a BEHIND_DAYS of its own."""
+
+
+def store(instance: dg.DagsterInstance, answer: Any) -> None:
+    """What the daemon does with the events and the partitions that a tick answers."""
+    for event in answer.asset_events:
+        instance.report_runless_asset_event(event)
+    for request in answer.dynamic_partitions_requests or []:
+        if isinstance(request, dg.AddDynamicPartitionsRequest):
+            instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
+        else:
+            for key in request.partition_keys:
+                instance.delete_dynamic_partition(request.partitions_def_name, key)
 
 
 @dataclass
@@ -75,16 +87,7 @@ class Site:
         ):
             answer = sensor.evaluate_tick(context)
         if stored:
-            for event in answer.asset_events:
-                self.instance.report_runless_asset_event(event)
-            for request in answer.dynamic_partitions_requests or []:
-                if isinstance(request, dg.AddDynamicPartitionsRequest):
-                    self.instance.add_dynamic_partitions(
-                        request.partitions_def_name, list(request.partition_keys)
-                    )
-                else:
-                    for key in request.partition_keys:
-                        self.instance.delete_dynamic_partition(request.partitions_def_name, key)
+            store(self.instance, answer)
             if kept:
                 self.cursors[what] = answer.cursor
         return answer

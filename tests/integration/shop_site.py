@@ -19,6 +19,7 @@ from pipelines.landing.logstore import load_member
 from pipelines.landing.projects import keep, refreshed
 from sls_io.emulator import Admin
 from tests.integration.followed_site import Followed
+from tests.integration.sensor_site import store
 from tests.worlds.one_logstore import PROJECT, World
 
 DEMAND, SEALED, HEALTH = (f"shop_logstores_{what}_sensor" for what in ("demand", "sealed", "health"))
@@ -133,7 +134,7 @@ class WatchedShop:
                 raise
         self.said = f"{heard.text}{answer.skip_message or ''}"
         if stored:
-            self._store(answer)
+            store(self.instance, answer)
         if kept:
             self.cursors[name] = answer.cursor
         return answer
@@ -144,18 +145,6 @@ class WatchedShop:
             if not self.tick(name).asset_events:
                 return ticks
         raise AssertionError(f"the tenth tick of {name} still tells something: {self.said}")
-
-    def _store(self, answer: Any) -> None:
-        for event in answer.asset_events:
-            self.instance.report_runless_asset_event(event)
-        for request in answer.dynamic_partitions_requests or []:
-            if isinstance(request, dg.AddDynamicPartitionsRequest):
-                self.instance.add_dynamic_partitions(
-                    request.partitions_def_name, list(request.partition_keys)
-                )
-            else:
-                for key in request.partition_keys:
-                    self.instance.delete_dynamic_partition(request.partitions_def_name, key)
 
     def launch(self, logstore: str, request: dg.RunRequest) -> dg.ExecuteInProcessResult:
         """What the daemon launches for a request, carried out here."""
