@@ -52,11 +52,11 @@ def code_location(package: Path) -> dg.Definitions:
     first = DefinitionsLoadContext.get().load_type is not DefinitionsLoadType.RECONSTRUCTION
     if not _are_logstores_alone(package / "defs", said):
         return _built(package)
-    if first or package in _FIRST:
-        if first:
-            with alone():
-                _FIRST[package] = _built(package)
-            gc.freeze()  # it stays as long as the process
+    if first:
+        with alone():
+            _FIRST[package] = _built(package)
+        gc.freeze()  # it stays as long as the process
+    if package in _FIRST:
         return _FIRST[package]
     # `@dg.definitions` takes a repository as well; only its type does not say so.
     return cast(dg.Definitions, dg.RepositoryDefinition(_NAME, repository_data=_OnDemand(package)))

@@ -37,7 +37,7 @@ from typing import Final
 import dagster as dg
 
 from pipelines.components.logstore.dagster_private import instance_kept_open
-from pipelines.components.logstore.sensors.ticks import Lookout, Sighting
+from pipelines.components.logstore.sensors.ticks import Lookout, Sighting, result_of
 from pipelines.landing.bounds import sensor_name
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import SlsError, TransportError
@@ -68,7 +68,9 @@ def shared_sensor(
         looks = _looks(context.instance, now, before, begins_s=begins_s, ends_s=ends_s)
         left = {*looks.left}
         turns.sort(key=lambda each: each not in left)
-        return _answer(context, by_name, before, looks)
+        for line in looks.failures():
+            context.log.error(line)
+        return result_of(context, _together(by_name, before, looks))
 
     return dg.SensorDefinition(
         name=sensor_name(name, first.what),
@@ -80,27 +82,18 @@ def shared_sensor(
     )
 
 
-def _answer(
-    context: dg.SensorEvaluationContext,
-    lookouts: Mapping[str, Lookout],
-    before: Mapping[str, str],
-    looks: "_Looks",
-) -> dg.SensorResult:
-    """What the tick answers. Raises SlsError where nothing but failures are new; `before` are the cursors."""
-    for line in looks.failures():
-        context.log.error(line)
+def _together(lookouts: Mapping[str, Lookout], before: Mapping[str, str], looks: "_Looks") -> Sighting:
+    """All that was found, as one. Raises SlsError where nothing but failures are new; `before` are the
+    cursors."""
     after = {name: cursor for name, cursor in before.items() if name in lookouts} | looks.cursors()
     if looks.failed and after == before and not looks.news():
         raise SlsError(looks.said()) from next(iter(looks.failed.values()))
-    requests = [_of_job(lookouts[name], one) for name, seen in looks.seen.items() for one in seen.requests]
-    if requests:
-        context.log.info(looks.said())
-    return dg.SensorResult(
-        run_requests=requests,
-        skip_reason=None if requests else looks.said(),
-        asset_events=[event for seen in looks.seen.values() for event in seen.events],
-        dynamic_partitions_requests=[one for seen in looks.seen.values() for one in seen.partitions],
-        cursor=_packed(after),
+    return Sighting(
+        looks.said(),
+        _packed(after),
+        tuple(_of_job(lookouts[name], one) for name, seen in looks.seen.items() for one in seen.requests),
+        tuple(event for seen in looks.seen.values() for event in seen.events),
+        tuple(one for seen in looks.seen.values() for one in seen.partitions),
     )
 
 

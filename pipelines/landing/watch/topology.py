@@ -67,8 +67,8 @@ class Seen:
     def still(self, look: Look) -> bool:
         """Whether the shards are listed as they were, and no other one has landed whole."""
         listed = {s.id: s.readonly for s in look.shards}
-        landed = frozenset(s for s in listed if look.ledger.closed([s]))
-        return (self.origin, self.shards, self.landed) == (look.ledger.origin, listed, landed)
+        now = look.ledger.origin, listed, _landed(look, listed)
+        return (self.origin, self.shards, self.landed) == now
 
     def text(self) -> str:
         """As it is kept. Holds ids and cursors, nothing of a log."""
@@ -120,7 +120,7 @@ class Topology:
     @property
     def landed(self) -> frozenset[int]:
         """Those of `seen` that take no more logs, and all of them are in the table."""
-        return frozenset(s for s in self.seen if self.look.ledger.closed([s]))
+        return _landed(self.look, self.seen)
 
     def standing(self, shard: Shard) -> str:
         """How far the table is with a listed shard, for people.
@@ -214,6 +214,10 @@ def remembered(before: Seen | None, now: Topology, asked: Iterable[int]) -> Seen
         Seen(now.look.ledger.origin, now.seen, now.landed),
         asked={**old, **{shard: int(now.ends[shard]) for shard in asked}},
     )
+
+
+def _landed(look: Look, shards: Iterable[int]) -> frozenset[int]:
+    return frozenset(shard for shard in shards if look.ledger.closed([shard]))
 
 
 def _open(look: Look, shard: int) -> bool:

@@ -82,16 +82,7 @@ def sensor_of(lookout: Lookout) -> dg.SensorDefinition:
 
     def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         instance_kept_open(context)
-        found = lookout.looked(context.instance, context.cursor or "")
-        if found.requests:
-            context.log.info(found.said)
-        return dg.SensorResult(
-            run_requests=[*found.requests],
-            skip_reason=None if found.requests else found.said,
-            asset_events=[*found.events],
-            dynamic_partitions_requests=[*found.partitions],
-            cursor=found.cursor,
-        )
+        return result_of(context, lookout.looked(context.instance, context.cursor or ""))
 
     return dg.SensorDefinition(
         name=sensor_name(lookout.logstore.name, lookout.what),
@@ -100,6 +91,19 @@ def sensor_of(lookout: Lookout) -> dg.SensorDefinition:
         minimum_interval_seconds=lookout.every_s,
         default_status=dg.DefaultSensorStatus.RUNNING if lookout.is_own else dg.DefaultSensorStatus.STOPPED,
         description=lookout.description,
+    )
+
+
+def result_of(context: dg.SensorEvaluationContext, found: Sighting) -> dg.SensorResult:
+    """What a tick answers. Dagster shows a reason only where nothing is asked for; else the log has it."""
+    if found.requests:
+        context.log.info(found.said)
+    return dg.SensorResult(
+        run_requests=[*found.requests],
+        skip_reason=None if found.requests else found.said,
+        asset_events=[*found.events],
+        dynamic_partitions_requests=[*found.partitions],
+        cursor=found.cursor,
     )
 
 
