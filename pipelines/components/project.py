@@ -10,7 +10,7 @@ from pipelines.components.component import SlsLogstore
 from pipelines.components.following import following_sensor
 from pipelines.components.logstore.sensors.ticks import Lookout, sensor_of
 from pipelines.components.logstore.wanted import all_are_wanted
-from pipelines.components.shared_run import shared_run
+from pipelines.components.shared_run import SharedRun
 from pipelines.components.shared_sensors import shared_sensor
 from pipelines.landing import environment
 from pipelines.landing.defs_file import FILES
@@ -38,7 +38,7 @@ class SlsProject(dg.Component):
 
     The list of them is kept beside this file. The sensor <folder>_logstores_sensor asks the service for new
     ones and has the code location loaded again; so does `sls-lake logstores --refresh --execute` by hand. No
-    answer of the service takes one away. With `schedule` one run lands them all (`shared_run`).
+    answer of the service takes one away. With `schedule` one run lands them all (`SharedRun`).
     """
 
     def __init__(
@@ -73,12 +73,16 @@ class SlsProject(dg.Component):
         file = next((path for name in FILES if (path := context.path / name).is_file()), context.path)
         loaded = frozenset(logstore.service.logstore for logstore, _ in self.logstores)
         following = following_sensor(file, context.project_root, loaded, running="logstores" in self.sensors)
-        shared = [logstore for logstore, unset in self.logstores if self.schedule and not unset]
-        together = [shared_run(name_of_all(file), shared, self.schedule)] if shared else []
-        sensors = self._sensors(name_of_all(file), [one for _, lookouts in each for one in lookouts])
-        return dg.Definitions.merge(*own, *together, dg.Definitions(sensors=[following, *sensors]))
+        name = name_of_all(file)
+        grouped = tuple(logstore for logstore, unset in self.logstores if self.schedule and not unset)
+        together = SharedRun(name, grouped) if grouped else None
+        sensors = self._sensors(name, [one for _, lookouts in each for one in lookouts], together)
+        runs = [together.definitions(self.schedule)] if together else []
+        return dg.Definitions.merge(*own, *runs, dg.Definitions(sensors=[following, *sensors]))
 
-    def _sensors(self, name: str, lookouts: Iterable[Lookout]) -> list[dg.SensorDefinition]:
+    def _sensors(
+        self, name: str, lookouts: Iterable[Lookout], together: SharedRun | None
+    ) -> list[dg.SensorDefinition]:
         """Those that logstores have of their own, since their settings name them; one a kind for the rest."""
         found, shared = list[dg.SensorDefinition](), dict[str, list[Lookout]]()
         for each in lookouts:
@@ -86,4 +90,6 @@ class SlsProject(dg.Component):
                 found.append(sensor_of(each))
             else:
                 shared.setdefault(each.what, []).append(each)
-        return found + [shared_sensor(name, of, running=what in self.sensors) for what, of in shared.items()]
+        for what, of in shared.items():
+            found.append(shared_sensor(name, of, running=what in self.sensors, together=together))
+        return found

@@ -7,6 +7,7 @@ and stops no other.
     <folder>_logstores_microbatch   lands what is new of each and publishes its checkpoint
     <folder>_logstores_schedule     asks for it, without those that another run holds
 
+So does the demand sensor that they share, where several of them have too much waiting (`shared_sensors.py`).
 A logstore's own schedule, sensors and jobs stay as they are. Whichever run is first holds the claim, and a
 tick of the other one leaves this logstore out. Worked example: `a`, `b` and `c` are of the project, and
 `b_now` is at work. The tick asks for a run of the checkpoints of `a` and `c`; meanwhile the schedule of `a`
@@ -14,6 +15,8 @@ skips, since a run that is not finished makes its checkpoint.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 import dagster as dg
 
@@ -35,35 +38,46 @@ from pipelines.landing.run.holding import work_max_s
 from sls_io.values.clock import SYSTEM_CLOCK
 
 
-def shared_run(name: str, logstores: Sequence[Logstore], cron: str) -> dg.Definitions:
-    """Job and schedule for `logstores`, which tick at `cron`; `name` is <folder>_logstores."""
-    job = _job(name, logstores)
+@dataclass(frozen=True)
+class SharedRun:
+    """The run of `logstores`; `name` is <folder>_logstores."""
 
-    def ask(instance: dg.DagsterInstance) -> dg.RunRequest | dg.SkipReason:
-        busy, now_s = busy_runs(instance, [name, *(each.name for each in logstores)]), SYSTEM_CLOCK.now()
-        if name in busy:
-            return held_by(busy[name], name)
+    name: str
+    logstores: tuple[Logstore, ...]
+
+    @cached_property
+    def job(self) -> UnresolvedAssetJobDefinition:
+        """`<name>_microbatch`."""
+        checkpoints = dg.AssetSelection.assets(*map(checkpoint_key, self.logstores))
+        keys = [check_key(each, kind) for each in self.logstores for kind in OF_TABLE]
+        return dg.define_asset_job(
+            f"{self.name}_microbatch",
+            checkpoints | dg.AssetSelection.checks(*keys),
+            executor_def=dg.in_process_executor,
+            tags=_tags(self.name, self.logstores),
+            description="Lands what is new of each logstore and publishes its checkpoint, with one Spark.",
+        )
+
+    def definitions(self, cron: str) -> dg.Definitions:
+        """The job, and a schedule that asks at `cron` for all logstores."""
+        what = "Requests one run for all logstores that no other run holds."
+        ask = partial(self.request, logstores=self.logstores)
+        return dg.Definitions(jobs=[self.job], schedules=[schedule_of(self.name, self.job, cron, ask, what)])
+
+    def request(
+        self, instance: dg.DagsterInstance, logstores: Sequence[Logstore]
+    ) -> dg.RunRequest | dg.SkipReason:
+        """One run for those of `logstores` that no other holds, or why not."""
+        busy, now_s = busy_runs(instance, [self.name, *(each.name for each in logstores)]), SYSTEM_CLOCK.now()
+        if self.name in busy:
+            return held_by(busy[self.name], self.name)
         asked = [decide(each, now_s=now_s, busy=busy.get(each.name)) for each in logstores]
         free = [each for each, one in zip(logstores, asked, strict=True) if isinstance(one, dg.RunRequest)]
         if not free:
             why = (str(one.skip_message) for one in asked if isinstance(one, dg.SkipReason))
             return dg.SkipReason("; ".join(why))
-        return dg.RunRequest(asset_selection=[checkpoint_key(each) for each in free], tags=_tags(name, free))
-
-    what = "Requests one run for all logstores that no other run holds."
-    return dg.Definitions(jobs=[job], schedules=[schedule_of(name, job, cron, ask, what)])
-
-
-def _job(name: str, logstores: Sequence[Logstore]) -> UnresolvedAssetJobDefinition:
-    checkpoints = dg.AssetSelection.assets(*map(checkpoint_key, logstores))
-    keys = [check_key(each, kind) for each in logstores for kind in OF_TABLE]
-    return dg.define_asset_job(
-        f"{name}_microbatch",
-        checkpoints | dg.AssetSelection.checks(*keys),
-        executor_def=dg.in_process_executor,
-        tags=_tags(name, logstores),
-        description="Lands what is new of each logstore and publishes its checkpoint, all with one Spark.",
-    )
+        keys = [checkpoint_key(each) for each in free]
+        return dg.RunRequest(job_name=self.job.name, asset_selection=keys, tags=_tags(self.name, free))
 
 
 def _tags(name: str, logstores: Sequence[Logstore]) -> dict[str, str]:

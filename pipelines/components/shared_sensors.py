@@ -15,6 +15,8 @@ What is looked at, asked for and told is that of a `Lookout`, so nothing else di
 - Dagster ends a tick after a minute, and stores nothing of it. So after `_BEGINS_S` no look is begun; the
   next tick begins with those that were left. The process remembers them, not the cursor, which a red tick
   leaves as it is: logstores that hang would be first each time, and the others never looked at.
+- Several that have too much waiting get one run where they have one in common (`SharedRun`): it starts one
+  Spark. A drain stays its logstore's own, since its run has a key.
 - After `_ENDS_S` a look that has not ended is a failure. What it finds later is dropped, and found again by
   the next one.
 
@@ -31,13 +33,15 @@ import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import dagster as dg
 
+from pipelines.components.logstore.assets import checkpoint_key
 from pipelines.components.logstore.dagster_private import instance_kept_open
 from pipelines.components.logstore.sensors.ticks import Lookout, Sighting, result_of
+from pipelines.components.shared_run import SharedRun
 from pipelines.landing.bounds import sensor_name
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import SlsError, TransportError
@@ -54,11 +58,13 @@ def shared_sensor(
     lookouts: Sequence[Lookout],
     *,
     running: bool = False,
+    together: SharedRun | None = None,
     begins_s: float = _BEGINS_S,
     ends_s: float = _ENDS_S,
 ) -> dg.SensorDefinition:
-    """The sensor of `lookouts`, which are of one kind, one a logstore; `name` is <folder>_logstores. Looks
-    begin for so many seconds of a tick, and have so many to end."""
+    """The sensor of `lookouts`, which are of one kind, one a logstore; `name` is <folder>_logstores, and
+    `together` the run that some have in common. Looks begin for so many seconds of a tick, and have so many
+    to end."""
     first, by_name = lookouts[0], {each.logstore.name: each for each in lookouts}
     turns = [*by_name]
 
@@ -70,31 +76,61 @@ def shared_sensor(
         turns.sort(key=lambda each: each not in left)
         for line in looks.failures():
             context.log.error(line)
-        return result_of(context, _together(by_name, before, looks))
+        found = _found(by_name, before, looks)
+        requests = _requests(context.instance, by_name, looks.seen, together)
+        return result_of(context, replace(found, requests=requests))
 
     return dg.SensorDefinition(
         name=sensor_name(name, first.what),
         evaluation_fn=tick,
-        jobs=[job for each in lookouts for job in each.jobs] or None,
+        jobs=[*([together.job] if together else []), *(job for each in lookouts for job in each.jobs)]
+        or None,
         minimum_interval_seconds=first.every_s,
         default_status=dg.DefaultSensorStatus.RUNNING if running else dg.DefaultSensorStatus.STOPPED,
         description=f"{first.description} For {len(lookouts):,} logstores of the project.",
     )
 
 
-def _together(lookouts: Mapping[str, Lookout], before: Mapping[str, str], looks: "_Looks") -> Sighting:
-    """All that was found, as one. Raises SlsError where nothing but failures are new; `before` are the
-    cursors."""
+def _found(lookouts: Mapping[str, Lookout], before: Mapping[str, str], looks: "_Looks") -> Sighting:
+    """All that was found, as one, without what is asked for. Raises SlsError where nothing but failures
+    are new; `before` are the cursors."""
     after = {name: cursor for name, cursor in before.items() if name in lookouts} | looks.cursors()
     if looks.failed and after == before and not looks.news():
         raise SlsError(looks.said()) from next(iter(looks.failed.values()))
     return Sighting(
         looks.said(),
         _packed(after),
-        tuple(_of_job(lookouts[name], one) for name, seen in looks.seen.items() for one in seen.requests),
+        (),
         tuple(event for seen in looks.seen.values() for event in seen.events),
         tuple(one for seen in looks.seen.values() for one in seen.partitions),
     )
+
+
+def _requests(
+    instance: dg.DagsterInstance,
+    lookouts: Mapping[str, Lookout],
+    seen: Mapping[str, Sighting],
+    together: SharedRun | None,
+) -> tuple[dg.RunRequest, ...]:
+    """What each asks for; a live run of their own is none for those that `together` lands."""
+    asked = [(lookouts[name], one) for name, found in seen.items() for one in found.requests]
+    live = [each.logstore for each, one in asked if _is_live(one)]
+    shared = together.request(instance, live) if together and len(live) > 1 else None
+    first = (shared,) if isinstance(shared, dg.RunRequest) else ()
+    landed = {key for one in first for key in one.asset_selection or ()}
+    return (
+        *first,
+        *(
+            _of_job(each, one)
+            for each, one in asked
+            if not (_is_live(one) and checkpoint_key(each.logstore) in landed)
+        ),
+    )
+
+
+def _is_live(request: dg.RunRequest) -> bool:
+    """Whether any run will do that lands the logstore: it need not be one of this job, nor the only one."""
+    return not (request.job_name or request.run_key)
 
 
 def _of_job(lookout: Lookout, request: dg.RunRequest) -> dg.RunRequest:

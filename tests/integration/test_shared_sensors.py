@@ -24,6 +24,7 @@ _numbers = itertools.count()
 
 ORDERS, USERS, CARTS = "shop-orders", "shop-users", "shop-carts"
 ON = "  sensors: [demand, sealed, health]\n"
+WAITS = "    health: {lag_s: [1200, 7200]}\n"
 LAGS = "    health: {lag_s: [600, 1200]}\n" + ON
 """The file ends with `defaults`, so what is indented deeper goes there."""
 FIRST = "first look at the shards"
@@ -234,7 +235,7 @@ def test_a_run_that_holds_the_claim_of_one_holds_up_no_drain_of_another(shop: Wa
 
 
 def test_logs_that_wait_too_long_ask_for_a_run_of_their_logstore_alone(shop: WatchedShop) -> None:
-    both(shop, "    health: {lag_s: [1200, 7200]}\n" + ON).tick(DEMAND)
+    both(shop, WAITS + ON).tick(DEMAND)
     shop.world(USERS).put(5)
     shop.admin.advance(1000)
     answer = shop.tick(DEMAND)
@@ -243,6 +244,37 @@ def test_logs_that_wait_too_long_ask_for_a_run_of_their_logstore_alone(shop: Wat
     assert shop.launch(USERS, answer.run_requests[0]).success
     assert not shop.tick(DEMAND).run_requests
     shop.world(USERS).assert_each_log_once()
+
+
+def test_where_one_run_lands_them_all_those_that_wait_too_long_are_one_run(shop: WatchedShop) -> None:
+    """One Spark for those that wait; a drain has a run of its own, and so has who waits while the run that
+    they share is at work."""
+    shop.has(ORDERS, USERS, CARTS, settings=WAITS + "  schedule: H/5 * * * *\n" + ON)
+    shop.landed(ORDERS, USERS, CARTS).tick(DEMAND)
+    for name in (USERS, CARTS):
+        shop.world(name).put(5)
+    shop.split(ORDERS)
+    shop.admin.advance(1000)
+    answer = shop.tick(DEMAND, kept=False)
+    assert jobs(answer) == ["shop_logstores_microbatch", "shop_orders_microbatch"]
+    shared = next(asked for asked in answer.run_requests if asked.asset_selection)
+    waiting = {dg.AssetKey(["sls", f"shop_{name}_checkpoint"]) for name in ("carts", "users")}
+    assert {*shared.asset_selection} == waiting
+    for name in (USERS, CARTS):
+        shop.world(name).land()
+    assert jobs(shop.tick(DEMAND, kept=False)) == ["shop_orders_microbatch"], "the others have landed"
+
+    for name in (USERS, CARTS):
+        shop.world(name).put(5)
+    shop.admin.advance(1000)
+    tags = {tag: value for tag, value in shared.tags.items() if tag in (CLAIMS_TAG, MODE_TAG)}
+    create_run_for_test(
+        shop.instance,
+        status=dg.DagsterRunStatus.STARTED,
+        tags=tags,
+        asset_selection=frozenset({dg.AssetKey(["sls", "shop_orders_checkpoint"])}),
+    )
+    assert jobs(shop.tick(DEMAND)) == ["shop_carts_microbatch", "shop_users_microbatch"]
 
 
 # --- sealed hours --------------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ def busy_runs(
 ) -> dict[str, dg.DagsterRun]:
     """Logstore -> an unfinished run that claims shards of it, for those that have one.
 
-    Its tag names one logstore, or it makes the checkpoints of several (`shared_run`).
+    Its tag names one logstore, or it makes the checkpoints of several (`SharedRun`).
     """
     found: dict[str, dg.DagsterRun] = {}
     for tag, wanted in ((CLAIMS_TAG, list(logstores)), (MODE_TAG, [LIVE])):

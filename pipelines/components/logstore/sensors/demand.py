@@ -13,7 +13,7 @@ from typing import Final
 
 import dagster as dg
 
-from pipelines.components.logstore.schedule import live_request
+from pipelines.components.logstore.schedule import checkpoint_of, live_request
 from pipelines.components.logstore.sensors.ticks import Job, Lookout, Sighting, client_of
 from pipelines.components.logstore.sensors.topology import drains
 from pipelines.landing.logstore import Logstore
@@ -80,7 +80,7 @@ def _backlog(
     if shards.requests:
         return Sighting(f"{why}; the drain lands that, too", cursor)
     if _asked(cursor, head, now_s):
-        newest = f"see the newest run of {logstore.name}_microbatch"
+        newest = f"see the newest run of {checkpoint_of(logstore.name).to_user_string()}"
         return Sighting(f"{why}; a run was asked for, and the table has not changed since: {newest}", cursor)
     asked = live_request(instance, logstore)
     if isinstance(asked, dg.SkipReason):
