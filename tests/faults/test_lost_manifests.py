@@ -236,9 +236,16 @@ def deleted_and_given_up(world: World, command: Command) -> list[int]:
     return list(range(5, 60))
 
 
-@pytest.mark.parametrize("loss", [all_manifests, all_lists_and_manifests, all_lists])
 @pytest.mark.parametrize("before", [undone, forgotten, compacted, dead_run, deleted_and_given_up])
-@pytest.mark.parametrize("known", [True, False], ids=["kept", "expired"])
+@pytest.mark.parametrize(
+    ("loss", "known"),
+    [
+        pytest.param(all_lists_and_manifests, True, id="kept"),
+        pytest.param(all_lists_and_manifests, False, id="expired"),
+        pytest.param(all_manifests, False, id="manifests"),
+        pytest.param(all_lists, True, id="lists"),
+    ],
+)
 def test_what_is_left_over_in_the_folder_is_not_listed(
     world: World,
     command: Command,

@@ -19,11 +19,12 @@ from tests import needs
 from tests.backends.jars import FOLDER
 from tests.backends.places import Servers
 from tests.integration.sensor_site import make_site, sensor_instance, sensor_place
+from tests.integration.shop_site import shop
 from tests.worlds.command_line import command
-from tests.worlds.dagster_page import page
+from tests.worlds.dagster_page import page, page_mold
 from tests.worlds.one_logstore import HOUR0_S, World, make_lake, new_world
 
-__all__ = ["command", "make_site", "page", "sensor_instance", "sensor_place"]
+__all__ = ["command", "make_site", "page", "page_mold", "sensor_instance", "sensor_place", "shop"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -4,12 +4,15 @@
 keeps the cursor only when the tick did not fail.
 """
 
+import itertools
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pytest
 
 from chaos.engine import InProcess
 from chaos.in_dagster import definitions_of
@@ -18,11 +21,15 @@ from pipelines.definitions import loaded
 from pipelines.landing.logstore import load_member
 from pipelines.landing.projects import keep, refreshed
 from sls_io.emulator import Admin
-from tests.integration.followed_site import Followed
+from tests.integration.followed_site import Followed, followed
 from tests.integration.sensor_site import store
-from tests.worlds.one_logstore import PROJECT, World
+from tests.worlds.dagster_home import dagster_in
+from tests.worlds.one_logstore import PROJECT, World, use_catalog
 
 DEMAND, SEALED, HEALTH = (f"shop_logstores_{what}_sensor" for what in ("demand", "sealed", "health"))
+ORDERS, USERS, CARTS = "shop-orders", "shop-users", "shop-carts"
+ON = "  sensors: [demand, sealed, health]\n"
+_numbers = itertools.count()
 
 
 class Heard(logging.Handler):
@@ -190,3 +197,18 @@ def touched(answer: Any) -> set[str]:
 def jobs(answer: Any) -> list[str]:
     """The jobs that a tick asks for."""
     return sorted(str(request.job_name) for request in answer.run_requests or ())
+
+
+@pytest.fixture
+def shop(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WatchedShop]:
+    """A project whose logstores and settings are still to come."""
+    use_catalog(world.lake, monkeypatch)
+    monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path / "home"))
+    with dagster_in(tmp_path / "dagster") as instance:
+        site = followed(world.emulator, tmp_path / "own", f"watched_{next(_numbers)}")
+        yield WatchedShop(world, site, instance)
+
+
+def both(shop: WatchedShop, settings: str = ON) -> WatchedShop:
+    """Two logstores that have landed something."""
+    return shop.has(ORDERS, USERS, settings=settings).landed(ORDERS, USERS)

@@ -10,7 +10,6 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
-from dagster._core.test_utils import instance_for_test
 from dagster_dbt import DbtProject
 
 from pipelines.cli.demo.dagster_runs import DEFINITIONS, MODELS
@@ -20,6 +19,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import SYSTEM_COLUMNS
 from pipelines.landing.table.home import ROOT
 from pipelines.models import POOL, PROJECT, defs, models, stale
+from tests.worlds.dagster_home import dagster_in
 
 LOGSTORE = Logstore.model_validate(
     {
@@ -41,8 +41,8 @@ DEFS = dg.Definitions(
 
 
 @pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with instance_for_test() as instance:
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    with dagster_in(tmp_path / "dagster") as instance:
         yield instance
 
 

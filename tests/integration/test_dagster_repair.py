@@ -476,11 +476,11 @@ def test_of_two_maintenances_of_a_table_the_second_ends_and_the_tick_is_skipped(
     assert page.run("maintenance").success, "another table's holds nobody up"
 
 
-def test_a_landing_whose_check_fails_publishes_no_checkpoint(page: Page, tmp_path: Path) -> None:
+def test_a_landing_whose_check_fails_publishes_no_checkpoint(page: Page) -> None:
     before = page.world.checkpoints()
     page.world.put(20)
     page.world.emulator.admin.advance(3600)
-    page.spark = Losing(warehouse=str(tmp_path))
+    page.spark = Losing(warehouse=page.world.lake.properties["warehouse"].removeprefix("file://"))
 
     landed = page.land()
 

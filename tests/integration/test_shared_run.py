@@ -7,13 +7,14 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from dagster._core.test_utils import create_run_for_test, instance_for_test
+from dagster._core.test_utils import create_run_for_test
 
 from pipelines.components.logstore.schedule import CLAIMS_TAG, MODE_TAG
 from pipelines.definitions import loaded
 from pipelines.landing.projects import keep, refreshed
 from sls_io.wire.client import SlsClient
 from tests.integration.followed_site import Followed, followed
+from tests.worlds.dagster_home import dagster_in
 from tests.worlds.one_logstore import World, group, patient, use_catalog
 
 pytestmark = pytest.mark.filterwarnings("ignore:`parse_obj_as` is deprecated:DeprecationWarning")
@@ -66,7 +67,7 @@ def make_shop(
     """Makes one with a line of settings more."""
     use_catalog(world.lake, monkeypatch)
     monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path / "home"))
-    with instance_for_test() as instance:
+    with dagster_in(tmp_path / "dagster") as instance:
 
         def make(line: str) -> Shop:
             site = followed(world.emulator, tmp_path / "own", f"shared_{next(_numbers)}", sensors=line)

@@ -1,48 +1,40 @@
 """The sensors that the logstores of a project share: each logstore as by a sensor of its own, and none stops
 another."""
 
-import itertools
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.test_utils import create_run_for_test, instance_for_test
+from dagster._core.test_utils import create_run_for_test
 
 from chaos.in_dagster import definitions_of
 from pipelines.components.logstore.health import OF_LOGSTORE
 from pipelines.components.logstore.schedule import CLAIMS_TAG, MODE_TAG, hour_key
 from sls_io.values.errors import SlsError
-from tests.integration.followed_site import followed
-from tests.integration.shop_site import DEMAND, HEALTH, SEALED, WatchedShop, checked, jobs, observed, touched
-from tests.worlds.one_logstore import HOUR0, World, use_catalog
+from tests.integration.shop_site import (
+    CARTS,
+    DEMAND,
+    HEALTH,
+    ON,
+    ORDERS,
+    SEALED,
+    USERS,
+    WatchedShop,
+    both,
+    checked,
+    jobs,
+    observed,
+    touched,
+)
+from tests.worlds.one_logstore import HOUR0
 
 pytestmark = pytest.mark.filterwarnings("ignore:`parse_obj_as` is deprecated:DeprecationWarning")
-_numbers = itertools.count()
 
-ORDERS, USERS, CARTS = "shop-orders", "shop-users", "shop-carts"
-ON = "  sensors: [demand, sealed, health]\n"
-WAITS = "    health: {lag_s: [1200, 7200]}\n"
 LAGS = "    health: {lag_s: [600, 1200]}\n" + ON
 """The file ends with `defaults`, so what is indented deeper goes there."""
 FIRST = "first look at the shards"
-
-
-@pytest.fixture
-def shop(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WatchedShop]:
-    """A project whose logstores and settings are still to come."""
-    use_catalog(world.lake, monkeypatch)
-    monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path / "home"))
-    with instance_for_test() as instance:
-        site = followed(world.emulator, tmp_path / "own", f"watched_{next(_numbers)}")
-        yield WatchedShop(world, site, instance)
-
-
-def both(shop: WatchedShop, settings: str = ON) -> WatchedShop:
-    """Two logstores that have landed something."""
-    return shop.has(ORDERS, USERS, settings=settings).landed(ORDERS, USERS)
 
 
 # --- which sensors there are ---------------------------------------------------------------------------
@@ -232,49 +224,6 @@ def test_a_run_that_holds_the_claim_of_one_holds_up_no_drain_of_another(shop: Wa
     assert not quiet.run_requests and busy.run_id in quiet.skip_message, "why there is no run"
     shop.instance.report_run_failed(busy)
     assert jobs(shop.tick(DEMAND)) == ["shop_orders_microbatch"]
-
-
-def test_logs_that_wait_too_long_ask_for_a_run_of_their_logstore_alone(shop: WatchedShop) -> None:
-    both(shop, WAITS + ON).tick(DEMAND)
-    shop.world(USERS).put(5)
-    shop.admin.advance(1000)
-    answer = shop.tick(DEMAND)
-    assert jobs(answer) == ["shop_users_microbatch"] and not answer.asset_events
-    assert "a run was asked for" in shop.tick(DEMAND).skip_message, "the cursor knows it"
-    assert shop.launch(USERS, answer.run_requests[0]).success
-    assert not shop.tick(DEMAND).run_requests
-    shop.world(USERS).assert_each_log_once()
-
-
-def test_where_one_run_lands_them_all_those_that_wait_too_long_are_one_run(shop: WatchedShop) -> None:
-    """One Spark for those that wait; a drain has a run of its own, and so has who waits while the run that
-    they share is at work."""
-    shop.has(ORDERS, USERS, CARTS, settings=WAITS + "  schedule: H/5 * * * *\n" + ON)
-    shop.landed(ORDERS, USERS, CARTS).tick(DEMAND)
-    for name in (USERS, CARTS):
-        shop.world(name).put(5)
-    shop.split(ORDERS)
-    shop.admin.advance(1000)
-    answer = shop.tick(DEMAND, kept=False)
-    assert jobs(answer) == ["shop_logstores_microbatch", "shop_orders_microbatch"]
-    shared = next(asked for asked in answer.run_requests if asked.asset_selection)
-    waiting = {dg.AssetKey(["sls", f"shop_{name}_checkpoint"]) for name in ("carts", "users")}
-    assert {*shared.asset_selection} == waiting
-    for name in (USERS, CARTS):
-        shop.world(name).land()
-    assert jobs(shop.tick(DEMAND, kept=False)) == ["shop_orders_microbatch"], "the others have landed"
-
-    for name in (USERS, CARTS):
-        shop.world(name).put(5)
-    shop.admin.advance(1000)
-    tags = {tag: value for tag, value in shared.tags.items() if tag in (CLAIMS_TAG, MODE_TAG)}
-    create_run_for_test(
-        shop.instance,
-        status=dg.DagsterRunStatus.STARTED,
-        tags=tags,
-        asset_selection=frozenset({dg.AssetKey(["sls", "shop_orders_checkpoint"])}),
-    )
-    assert jobs(shop.tick(DEMAND)) == ["shop_carts_microbatch", "shop_users_microbatch"]
 
 
 # --- sealed hours --------------------------------------------------------------------------------------

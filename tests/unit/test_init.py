@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pipelines.cli.demo.own_project import entered
 from pipelines.cli.init import loads, write_project
 from pipelines.cli.logstores import defs_of, project_root
 from pipelines.cli.main import EXIT_USAGE, run
+from pipelines.landing.logstore import load_logstore
 from pipelines.landing.table.home import ROOT, home, in_checkout, nearest, of, project, set_up, use
 from sls_io.values.cures import Call, Do
 from sls_io.values.errors import ConfigError
@@ -135,3 +137,18 @@ def test_a_state_folder_that_can_be_none_is_said_before_anything_is_written(
     assert run(["init", str(tmp_path / "own")]) == EXIT_USAGE
     assert "SLS_LAKE_HOME is set and empty" in capsys.readouterr().err
     assert not (tmp_path / "own").exists()
+
+
+def test_a_project_without_the_logstore_of_generated_rows_gets_one_below_the_demos_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = write_project(tmp_path / "lakehouse")
+    before = sorted(path for path in (tmp_path / "lakehouse").rglob("*") if path.is_file())
+    assert before == sorted(made)
+    monkeypatch.chdir(tmp_path / "lakehouse")
+    monkeypatch.setenv("SLS_ENDPOINT", "http://127.0.0.1:9")
+    with entered(tmp_path / "demo", None, seed=7, start="2026-11-20-00:00") as (name, columns):
+        assert name == "access_logs" and {"status", "latency_ms"} <= {each.key for each in columns}
+        assert load_logstore(defs_of(Path.cwd()) / name / "defs.yaml").columns["latency_ms"] == "double"
+        assert Path.cwd().is_relative_to(tmp_path / "demo")
+    assert sorted(path for path in (tmp_path / "lakehouse").rglob("*") if path.is_file()) == before

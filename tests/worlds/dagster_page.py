@@ -1,13 +1,13 @@
 """A logstore and the Dagster that runs its jobs, in this process."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.test_utils import instance_for_test
 
 from chaos.engine import InProcess
 from chaos.in_dagster import Here, definitions_of
@@ -19,8 +19,10 @@ from pipelines.components.logstore.schedule import (
 )
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.landing.logstore import Logstore
-from sls_io.emulator import start
-from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, make_lake, new_world, use_catalog
+from sls_io.emulator import Emulator
+from tests.worlds.dagster_home import dagster_in
+from tests.worlds.mold import Mold
+from tests.worlds.one_logstore import HOUR0, World, make_lake, new_world, use_catalog
 
 DAY_S = 24 * 3600.0
 
@@ -64,22 +66,40 @@ class Page:
         return self.run("microbatch", tags=live_tags(self.world.logstore, last))
 
 
+@pytest.fixture(scope="session")
+def page_mold(tmp_path_factory: pytest.TempPathFactory) -> Mold:
+    """Two receive hours with rows of both shards, landed by a run, and more to come in a third. What Dagster
+    keeps of it lies beside the lake."""
+
+    def made(emulator: Emulator, lake_folder: Path) -> World:
+        place, lake = lake_folder.parent, make_lake(lake_folder)
+        world = new_world(emulator, lake, InProcess(), start=hour_key(HOUR0))
+        with _around(world, place) as page:
+            page.world.put(20)
+            emulator.admin.advance(3600)
+            page.world.put(30)
+            emulator.admin.advance(3600)
+            assert page.land().success
+        return world
+
+    return Mold(tmp_path_factory.mktemp("page"), made)
+
+
 @pytest.fixture
-def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
-    """Two receive hours with rows of both shards, landed by a run, and more to come in a third."""
-    monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_ID", "emulator-key")
-    monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_SECRET", "emulator-secret")
-    monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path))
-    lake = make_lake(tmp_path / "lake")
-    use_catalog(lake, monkeypatch)
-    with start(tmp_path / "emulator", now=HOUR0_S + 60.0) as emulator, instance_for_test() as instance:
-        page = Page(new_world(emulator, lake, InProcess(), start=hour_key(HOUR0)), instance)
-        page.world.put(20)
-        emulator.admin.advance(3600)
-        page.world.put(30)
-        emulator.admin.advance(3600)
-        assert page.land().success
+def page(page_mold: Mold) -> Iterator[Page]:
+    """A copy of it."""
+    with page_mold.copy() as world, _around(world, page_mold.folder / "place") as page:
         yield page
+
+
+@contextmanager
+def _around(world: World, place: Path) -> Iterator[Page]:
+    with pytest.MonkeyPatch.context() as patch, dagster_in(place / "dagster") as instance:
+        patch.setenv("ALIBABA_CLOUD_ACCESS_KEY_ID", "emulator-key")
+        patch.setenv("ALIBABA_CLOUD_ACCESS_KEY_SECRET", "emulator-secret")
+        patch.setenv("SLS_LAKE_HOME", str(place))
+        use_catalog(world.lake, patch)
+        yield Page(world, instance)
 
 
 def why(result: dg.ExecuteInProcessResult) -> str:

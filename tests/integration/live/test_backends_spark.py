@@ -107,14 +107,12 @@ def test_a_user_sets_environment_variables_and_no_secret_is_seen(
     proved(world, servers)
 
 
-@pytest.mark.parametrize(
-    ("place", "how"), [("postgres-oss", "land"), ("postgres-oss", "dbt")], indirect=["place"]
-)
+@pytest.mark.parametrize("place", ["postgres-oss"], indirect=True)
 def test_the_role_of_a_node_is_enough_for_the_service_and_for_oss(
-    world: World, place: Place, how: str, servers: Servers, tmp_path: Path
+    world: World, place: Place, servers: Servers, tmp_path: Path
 ) -> None:
     """In the driver, its tasks and Spark's SQL; nothing is set but where things are, and that the vendor's
-    chain finds the keys."""
+    chain finds the keys. With dbt it is in `test_deployment.py`."""
     defs, jars = tmp_path / "defs.yaml", needs.s3_jars(tmp_path)
     chain = "credentials: {provider: default}"
     defs.write_text(settings(world).replace("tries_max: 4", f"tries_max: 4, {chain}"))
@@ -122,18 +120,16 @@ def test_the_role_of_a_node_is_enough_for_the_service_and_for_oss(
     told = {name: value for name, value in place.direct.properties.items() if not name.endswith("access-key")}
     told = {**told, "client.credentials-provider": "default"}
     told.pop("s3.access-key-id")
-    if how == "dbt":
-        world.land()
     with fake_aliyun(tmp_path) as aliyun:
         aliyun.given = TEMPORARY_KEY_ID, "canary-secret", "canary-token"
         world.emulator.admin.add_key(TEMPORARY_KEY_ID, "canary-secret", token="canary-token")
         environment = {n: v for n, v in os.environ.items() if not n.startswith(("AWS_", "ALIBABA_"))}
         environment |= {**configuration(told), JARS_VARIABLE: str(jars), **aliyun.variables}
         environment |= {"SLS_LAKE_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
-        said = program(how, defs, environment)
+        said = program("land", defs, environment)
 
-    assert (said["landed"], said["rows"]) == (40 if how == "land" else None, 50)
-    assert aliyun.asked.count("metadata keys") >= (4 if how == "land" else 2), "by the tasks, too"
+    assert (said["landed"], said["rows"]) == (40, 50)
+    assert aliyun.asked.count("metadata keys") >= 4, "by the tasks, too"
     seen = str(said["seen"])
     seen += "".join(path.read_text() for path in (tmp_path / "home" / "events").rglob("*") if path.is_file())
     assert "client.legacy-md5-plugin-enabled" in seen

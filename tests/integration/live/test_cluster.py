@@ -32,19 +32,47 @@ _DYNAMIC = {
 _KEYS = ("ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET")
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster whose workers have the service's keys."""
-    with Cluster(tmp_path / "cluster") as cluster:
+    with Cluster(tmp_path_factory.mktemp("keys") / "cluster") as cluster:
         yield cluster
 
 
-@pytest.fixture
-def keyless(tmp_path: Path) -> Iterator[Cluster]:
-    """A cluster whose workers were started without the service's keys."""
+@pytest.fixture(scope="module")
+def keyless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster whose workers were started without the service's keys. One test ends its workers: the last
+    of those that have it."""
     env = {name: value for name, value in os.environ.items() if name not in _KEYS}
-    with Cluster(tmp_path / "cluster", env=env) as cluster:
+    with Cluster(tmp_path_factory.mktemp("keyless") / "cluster", env=env) as cluster:
         yield cluster
+
+
+def test_executors_prove_write_together_and_remove(world: World, cluster: Cluster, tmp_path: Path) -> None:
+    assert_tended(tend_elsewhere(world, tmp_path / "home", master=cluster.master, conf=DRIVER))
+    world.assert_proved()
+
+
+@pytest.mark.parametrize("conf", [DRIVER, DRIVER | _DYNAMIC], ids=["fixed", "dynamic"])
+def test_a_second_attempt_lands_what_the_first_one_waits_for(
+    world: World, cluster: Cluster, tmp_path: Path, conf: dict[str, str]
+) -> None:
+    """A task waits for an answer of the service. Its second attempt, on another executor, has one at once,
+    and the run ends while the first one still waits."""
+    world.put(200)
+    world.at(HOUR0_S + 120)
+    logstore = world.logstore.service.logstore
+    held = world.emulator.admin.fault("hold_reply", call="pull_logs", logstore=logstore)
+    slow = world.changed(service=patient(world.emulator, logstore))
+
+    done = land_elsewhere(slow, world.lake, tmp_path / "home", master=cluster.master, conf=conf)
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    (fault,) = world.emulator.admin.faults()
+    assert fault["hits"] == 1
+    world.emulator.admin.remove(held)
+    world.assert_each_log_once()
+    world.assert_proved()
 
 
 def test_executors_without_keys_are_told_from_a_driver_without(
@@ -68,11 +96,6 @@ def test_executors_without_keys_are_told_from_a_driver_without(
     assert world.lake.load(world.logstore.table) is None or not world.table_rows()
 
 
-def test_executors_prove_write_together_and_remove(world: World, cluster: Cluster, tmp_path: Path) -> None:
-    assert_tended(tend_elsewhere(world, tmp_path / "home", master=cluster.master, conf=DRIVER))
-    world.assert_proved()
-
-
 def test_what_an_executor_lacks_for_a_second_pull_names_its_machine(
     world: World, keyless: Cluster, tmp_path: Path
 ) -> None:
@@ -80,28 +103,6 @@ def test_what_an_executor_lacks_for_a_second_pull_names_its_machine(
 
     assert done.returncode == 2, done.stdout[-2000:]
     assert f"for the executors on {platform.node()}, where a task ran" in done.stderr.splitlines()[-1]
-
-
-@pytest.mark.parametrize("conf", [DRIVER, DRIVER | _DYNAMIC], ids=["fixed", "dynamic"])
-def test_a_second_attempt_lands_what_the_first_one_waits_for(
-    world: World, cluster: Cluster, tmp_path: Path, conf: dict[str, str]
-) -> None:
-    """A task waits for an answer of the service. Its second attempt, on another executor, has one at once,
-    and the run ends while the first one still waits."""
-    world.put(200)
-    world.at(HOUR0_S + 120)
-    logstore = world.logstore.service.logstore
-    held = world.emulator.admin.fault("hold_reply", call="pull_logs", logstore=logstore)
-    slow = world.changed(service=patient(world.emulator, logstore))
-
-    done = land_elsewhere(slow, world.lake, tmp_path / "home", master=cluster.master, conf=conf)
-
-    assert done.returncode == 0, done.stderr[-2000:]
-    (fault,) = world.emulator.admin.faults()
-    assert fault["hits"] == 1
-    world.emulator.admin.remove(held)
-    world.assert_each_log_once()
-    world.assert_proved()
 
 
 def test_a_doctor_asks_each_executor_and_names_the_machine_that_lacks_keys(

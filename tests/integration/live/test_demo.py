@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sls_io.emulator import start
+from tests.snippets import READ, snippet
 
 ROOT = Path(__file__).resolve().parents[3]
 LINE = '10.0.0.{n} - - [17/May/2015:10:05:03 +0000] "GET /{n} HTTP/1.1" {status} {n} "-" "curl/8"\n'
@@ -58,7 +59,8 @@ def test_lines_of_a_file_end_in_a_proof_that_each_landed_once(tmp_path: Path) ->
 
 
 def test_a_landed_file_that_is_gone_ends_red(tmp_path: Path) -> None:
-    code, said, errors = demo(tmp_path / "demo", "--rows", "500", "--break-one-file", "--json")
+    home = tmp_path / "var" / "demo"
+    code, said, errors = demo(home, "--rows", "500", "--break-one-file", "--json")
     story: dict[str, Any] = json.loads(said)
     assert code == 1, errors + said
     audit = story["audit"]
@@ -70,14 +72,18 @@ def test_a_landed_file_that_is_gone_ends_red(tmp_path: Path) -> None:
     assert sum(hour["rows"] for hour in story["hours"]) == 600
 
     # What verify names is typed where all of it lives.
-    env = tmp_path / "demo" / "env"
+    env = home / "env"
     (port,) = re.findall(r"SLS_ENDPOINT=http://127.0.0.1:(\d+)", env.read_text())
-    with start(tmp_path / "demo" / "emulator", port=int(port)):
+    with start(home / "emulator", port=int(port)):
         for words, code in (("verify", 1), ("table give-up --execute", 0), ("verify", 0)):
             done = subprocess.run(
                 ["sh", "-c", f". {env}; sls-lake {words}"], capture_output=True, text=True, check=False
             )
             assert done.returncode == code, done.stdout + done.stderr
+    # The README's way to read the table.
+    read = [sys.executable, "-c", snippet(READ)]
+    rows = subprocess.run(read, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert "latency_ms" in rows and len(rows.splitlines()) == 6
 
 
 def test_a_folder_that_is_not_the_demos_is_never_emptied(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pipelines.cli.demo.sandbox import Sandbox
 from pipelines.landing.spark.session import installed_jars
 from sls_io.emulator import start
 from tests import needs
-from tests.snippets import READ, ROOT, blocks, snippet
+from tests.snippets import ROOT, blocks
 from tests.worlds.wheel import wheel
 
 PAGE = (ROOT / "docs" / "own-project.md").read_text(encoding="utf-8")
@@ -127,18 +127,6 @@ def test_the_page_about_ones_own_project_does_what_it_says(shell: Shell) -> None
     assert "wrote" not in shell.typed(f"sls-lake init {project}")
     (project / "dbt" / "macros" / "snapshots.sql").write_text("-- older\n")
     assert "kept" in (again := shell.typed(f"sls-lake init {project}")) and "snapshots.sql" in again
-
-
-def test_the_demo_in_a_project_without_its_logstore_makes_its_own(shell: Shell) -> None:
-    project = shell.folder / "lakehouse"
-    jars_into(project)
-    said = shell.typed(f"sls-lake init {project} >/dev/null; cd {project}; sls-lake demo --rows 500")
-    assert "500 + 100 rows in the service, 600 in the table, each once" in said
-    # The README's way to read the table, in the folder that has var/demo.
-    (project / "read.py").write_text(snippet(READ))
-    read = shell.typed(f"cd {project}; python read.py")
-    assert "latency_ms" in read and len(read.splitlines()) == 6
-    assert not [*(project / "lakehouse" / "defs").glob("*/defs.yaml")], "the project itself is as it was"
 
 
 def test_a_project_of_create_dagster_gets_what_it_lacks_and_lands(shell: Shell) -> None:
