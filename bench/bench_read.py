@@ -1,7 +1,7 @@
 """What readers pay: `make bench LANE=read`. Four usual questions to a day of access logs, in DuckDB and in
 Spark, of the files that different writers leave.
 
-    python -m bench.bench_read [--rows 10000000] [--reader duckdb spark]
+    python -m bench.bench_read [--rows 10000000] [--hours 24] [--reader duckdb spark]
 
     one key, one hour     all columns of one trace, where the hour is known
     errors by minute      a count by minute of the day where the status is 500 or more
@@ -42,7 +42,7 @@ from bench.logstores import bench_folder
 from bench.phases import own_cpu_s
 from pipelines.landing.table.data_files import ROW_GROUP_BYTES, parquet_writer
 
-SHARDS, HOURS, LANDED_MIN = 4, 24, 5
+SHARDS, LANDED_MIN = 4, 5
 KEY, BLOOM = "trace", {"write.parquet.bloom-filter-enabled.column.trace": "true"}
 ORDERS = {"by time": "__time__", "by client": "client", "by trace": KEY}
 _PIECE_ROWS = 8192
@@ -86,25 +86,26 @@ class Layout:
 
 
 class Maker:
-    """Writes the day in each layout below `folder`."""
+    """Writes the day, or so many hours of it, in each layout below `folder`."""
 
-    def __init__(self, folder: Path, rows: int) -> None:
-        self._folder, self._minute_rows = folder, rows // (HOURS * 60 * SHARDS)
-        self.rows = self._minute_rows * HOURS * 60 * SHARDS
+    def __init__(self, folder: Path, rows: int, hours: int) -> None:
+        minutes = hours * 60 * SHARDS
+        self._folder, self._minute_rows, self.hours = folder, rows // minutes, hours
+        self.rows = self._minute_rows * minutes
         self.layouts: dict[str, Layout] = {}
         self.sought = ""
 
     def make(self) -> None:
         with duckdb.connect() as connection:
             connection.execute("SET threads = 2; SET TimeZone = 'UTC'")
-            for hour in range(HOURS):
+            for hour in range(self.hours):
                 self._hour(connection, hour)
 
     def _hour(self, connection: duckdb.DuckDBPyConnection, hour: int) -> None:
         rows = self._minute_rows
         hours = [self._hour_of(connection, hour, shard) for shard in range(SHARDS)]
         minutes = [[whole.slice(m * rows, rows) for whole in hours] for m in range(60)]
-        if hour == HOURS // 2:
+        if hour == self.hours // 2:
             self.sought = minutes[30][2].column(KEY)[minutes[30][2].num_rows // 2].as_py()
         for begin in range(0, 60, LANDED_MIN):
             for shard in range(SHARDS):
@@ -191,10 +192,10 @@ Ask = Callable[[str, list[str], str], Paid]
 """A question, the files and the trace that is sought -> what the answer cost."""
 
 
-def asked(ask: Ask, layout: Layout, sought: str) -> dict[str, Paid]:
+def asked(ask: Ask, layout: Layout, maker: Maker) -> dict[str, Paid]:
     """The four questions to a layout."""
-    hours = {"one key, one hour": HOURS // 2}
-    return {name: ask(query, layout.of(hours.get(name)), sought) for name, query in QUESTIONS.items()}
+    hours = {"one key, one hour": maker.hours // 2}
+    return {name: ask(query, layout.of(hours.get(name)), maker.sought) for name, query in QUESTIONS.items()}
 
 
 @contextmanager
@@ -258,8 +259,8 @@ def shown(reader: str, ask: Ask, maker: Maker) -> dict[str, float]:
     answers: dict[str, set[int]] = {}
     for name, layout in maker.layouts.items():
         print(f"{reader}, {name}: {len(layout.of(None)):,} files, {layout.size / 1e6:,.0f} MB", flush=True)
-        asked(ask, layout, maker.sought)  # what runs for the first time is nothing of a layout's
-        for question, paid in asked(ask, layout, maker.sought).items():
+        asked(ask, layout, maker)  # what runs for the first time is nothing of a layout's
+        for question, paid in asked(ask, layout, maker).items():
             answers.setdefault(question, set()).add(paid.answer)
             mb = paid.read_bytes / 1e6
             print(f"    {question:20}{paid.cpu_s:8.2f} CPU s{mb:10,.1f} MB read{paid.files:8,} files")
@@ -276,12 +277,13 @@ def main() -> None:
         prog="python -m bench.bench_read", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--hours", type=int, default=24, help="of the day that are written")
     parser.add_argument("--reader", choices=READERS, nargs="+", default=list(READERS))
     history.add_flag(parser)
     options = parser.parse_args()
     figures: dict[str, float] = {}
     with bench_folder() as folder:
-        maker = Maker(folder, options.rows)
+        maker = Maker(folder, options.rows, options.hours)
         maker.make()
         print(f"{maker.rows:,} rows of a day, {SHARDS} shards")
         for reader in options.reader:

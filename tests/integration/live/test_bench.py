@@ -43,7 +43,7 @@ def test_a_landing_and_the_vendors_consumer_write_the_same_rows_and_every_figure
     ("bench", "size", "told"),
     [
         ("bench_profile", ("--mb", "1"), (*OF_ROWS, "publish")),
-        ("bench_read", ("--rows", "6000", "--reader", "duckdb"), ("duckdb, bloom",)),
+        ("bench_read", ("--rows", "1000", "--hours", "2", "--reader", "duckdb"), ("duckdb, bloom",)),
     ],
 )
 def test_benches_that_start_no_spark_run_to_their_end(
