@@ -91,5 +91,6 @@ class SlsProject(dg.Component):
             else:
                 shared.setdefault(each.what, []).append(each)
         for what, of in shared.items():
-            found.append(shared_sensor(name, of, running=what in self.sensors, together=together))
+            asks = together if what == "demand" else None  # the others ask for no landing
+            found.append(shared_sensor(name, of, running=what in self.sensors, together=asks))
         return found

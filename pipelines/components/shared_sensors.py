@@ -67,6 +67,7 @@ def shared_sensor(
     to end."""
     first, by_name = lookouts[0], {each.logstore.name: each for each in lookouts}
     turns = [*by_name]
+    jobs = [*([together.job] if together else []), *(job for each in lookouts for job in each.jobs)]
 
     def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         instance_kept_open(context)
@@ -83,8 +84,7 @@ def shared_sensor(
     return dg.SensorDefinition(
         name=sensor_name(name, first.what),
         evaluation_fn=tick,
-        jobs=[*([together.job] if together else []), *(job for each in lookouts for job in each.jobs)]
-        or None,
+        jobs=jobs or None,
         minimum_interval_seconds=first.every_s,
         default_status=dg.DefaultSensorStatus.RUNNING if running else dg.DefaultSensorStatus.STOPPED,
         description=f"{first.description} For {len(lookouts):,} logstores of the project.",

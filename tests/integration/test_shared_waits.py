@@ -5,7 +5,7 @@ import pytest
 from dagster._core.test_utils import create_run_for_test
 
 from pipelines.components.logstore.schedule import CLAIMS_TAG, MODE_TAG
-from tests.integration.shop_site import CARTS, DEMAND, ON, ORDERS, USERS, WatchedShop, both, jobs
+from tests.integration.shop_site import CARTS, DEMAND, HEALTH, ON, ORDERS, USERS, WatchedShop, both, jobs
 
 pytestmark = pytest.mark.filterwarnings("ignore:`parse_obj_as` is deprecated:DeprecationWarning")
 
@@ -35,6 +35,8 @@ def test_where_one_run_lands_them_all_those_that_wait_too_long_are_one_run(shop:
     shop.admin.advance(1000)
     answer = shop.tick(DEMAND, kept=False)
     assert jobs(answer) == ["shop_logstores_microbatch", "shop_orders_microbatch"]
+    targets = {each: {job.name for job in shop.sensor(each).jobs} for each in (DEMAND, HEALTH)}
+    assert "shop_logstores_microbatch" in targets[DEMAND] - targets[HEALTH]
     shared = next(asked for asked in answer.run_requests if asked.asset_selection)
     waiting = {dg.AssetKey(["sls", f"shop_{name}_checkpoint"]) for name in ("carts", "users")}
     assert {*shared.asset_selection} == waiting
