@@ -23,10 +23,8 @@ from tests.backends.storage import Bucket, Folder, Storage
 from tests.worlds.lossy_catalog import lossy
 from tests.worlds.one_logstore import make_lake
 
-PLACES = (
-    *("sqlite-file", "postgres-file", "postgres-s3", "postgres-oss", "rest-file", "rest-s3"),
-    *("osstables-file", "osstables-s3"),
-)
+PLACES = ("sqlite-file", "postgres-s3", "postgres-oss", "rest-file", "rest-s3", "osstables-s3")
+"""Each catalog and each storage, and each catalog of servers with a storage of servers."""
 _PG_COMMIT = b"COMMIT"
 _REST_COMMIT = b"POST /v1/namespaces/bronze/tables/"
 

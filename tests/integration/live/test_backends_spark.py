@@ -34,10 +34,9 @@ __all__ = ["world"]
 TIMEOUT_S = 600
 
 
-@pytest.fixture(params=[name for name in PLACES[1:] if name != "osstables-file"])
+@pytest.fixture(params=PLACES[1:])
 def place(request: pytest.FixtureRequest, tmp_path: Path, servers: Servers) -> Iterator[Place]:
-    """Each place in turn; SQLite and a disk is what all other tests with Spark have. A table bucket lies in
-    an object store."""
+    """Each place in turn; SQLite and a disk is what all other tests with Spark have."""
     with made(request.param, tmp_path / "place", servers) as place:
         yield place
 
