@@ -9,7 +9,7 @@ from fuzz.__main__ import play
 from fuzz.reread import OWN, differences, expected
 from fuzz.values import KINDS
 
-ROUNDS = {"values": len(KINDS), "groups": 3, "answers": 3, "verbs": 2, "reread": 12}
+ROUNDS = {"values": len(KINDS), "groups": 3, "answers": 3, "verbs": 2, "reread": 6}
 SEED = 20_261_122_000_000
 
 
