@@ -285,7 +285,7 @@ def main() -> None:
     with bench_folder() as folder:
         maker = Maker(folder, options.rows, options.hours)
         maker.make()
-        print(f"{maker.rows:,} rows of a day, {SHARDS} shards")
+        print(f"{maker.rows:,} rows of {maker.hours} hours, {SHARDS} shards")
         for reader in options.reader:
             with READERS[reader]() as ask:
                 figures |= shown(reader, ask, maker)

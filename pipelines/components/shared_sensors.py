@@ -33,7 +33,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import dagster as dg
@@ -77,9 +77,8 @@ def shared_sensor(
         turns.sort(key=lambda each: each not in left)
         for line in looks.failures():
             context.log.error(line)
-        found = _found(by_name, before, looks)
         requests = _requests(context.instance, by_name, looks.seen, together)
-        return result_of(context, replace(found, requests=requests))
+        return result_of(context, _found(by_name, before, looks, requests))
 
     return dg.SensorDefinition(
         name=sensor_name(name, first.what),
@@ -91,16 +90,21 @@ def shared_sensor(
     )
 
 
-def _found(lookouts: Mapping[str, Lookout], before: Mapping[str, str], looks: "_Looks") -> Sighting:
-    """All that was found, as one, without what is asked for. Raises SlsError where nothing but failures
-    are new; `before` are the cursors."""
+def _found(
+    lookouts: Mapping[str, Lookout],
+    before: Mapping[str, str],
+    looks: "_Looks",
+    requests: tuple[dg.RunRequest, ...],
+) -> Sighting:
+    """All that was found, as one. Raises SlsError where nothing but failures are new; `before` are the
+    cursors."""
     after = {name: cursor for name, cursor in before.items() if name in lookouts} | looks.cursors()
     if looks.failed and after == before and not looks.news():
         raise SlsError(looks.said()) from next(iter(looks.failed.values()))
     return Sighting(
         looks.said(),
         _packed(after),
-        (),
+        requests,
         tuple(event for seen in looks.seen.values() for event in seen.events),
         tuple(one for seen in looks.seen.values() for one in seen.partitions),
     )
@@ -116,16 +120,11 @@ def _requests(
     asked = [(lookouts[name], one) for name, found in seen.items() for one in found.requests]
     live = [each.logstore for each, one in asked if _is_live(one)]
     shared = together.request(instance, live) if together and len(live) > 1 else None
-    first = (shared,) if isinstance(shared, dg.RunRequest) else ()
-    landed = {key for one in first for key in one.asset_selection or ()}
-    return (
-        *first,
-        *(
-            _of_job(each, one)
-            for each, one in asked
-            if not (_is_live(one) and checkpoint_key(each.logstore) in landed)
-        ),
-    )
+    if not isinstance(shared, dg.RunRequest):
+        return tuple(_of_job(each, one) for each, one in asked)
+    landed = {*(shared.asset_selection or ())}
+    own = (pair for pair in asked if not (_is_live(pair[1]) and checkpoint_key(pair[0].logstore) in landed))
+    return (shared, *(_of_job(each, one) for each, one in own))
 
 
 def _is_live(request: dg.RunRequest) -> bool:

@@ -245,22 +245,26 @@ def test_a_landing_has_no_iceberg_jar_sql_after_it_has_and_a_spark_that_ended_is
     alone.land()
     assert not alone.engine.context.getConf().get("spark.jars", "")
 
-    question = f"SELECT count(*) AS n FROM lake.{alone.logstore.table}"
-    assert alone.engine.session.sql(question).collect()[0]["n"] == 20
-    assert "iceberg" in str(alone.engine.context.getConf().get("spark.jars", ""))
-
-    alone.put(10)
-    alone.at(HOUR0_S + 240)
-    assert alone.land().rows == 10
-    assert alone.engine.session.sql(question).collect()[0]["n"] == 30
-
     alone.engine.context.stop()  # as somebody's notebook does
+
+    alone.put(20)
+    alone.at(HOUR0_S + 240)
+    alone.land()
+    alone.assert_each_log_once()
+
+    question = f"SELECT count(*) AS n FROM lake.{alone.logstore.table}"
+    assert alone.engine.session.sql(question).collect()[0]["n"] == 40
+    assert "iceberg" in str(alone.engine.context.getConf().get("spark.jars", ""))
 
     alone.put(10)
     alone.at(HOUR0_S + 360)
     assert alone.land().rows == 10
-    assert alone.engine.session.sql(question).collect()[0]["n"] == 40
-    alone.assert_each_log_once()
+    assert alone.engine.session.sql(question).collect()[0]["n"] == 50
+
+    alone.engine.context.stop()
+
+    assert alone.engine.context.version
+    assert alone.engine.session.sql(question).collect()[0]["n"] == 50
 
 
 def test_another_set_of_jars_or_another_java_has_another_archive(tmp_path: Path) -> None:
