@@ -1,8 +1,8 @@
 """Renews a claim beside the work, until the last checkpoint is out.
 
-The thread has its own client with short deadlines: a heartbeat that shares a connection with a long
-pull is a lost claim (`server_group.heartbeat_client`). Losing the claim protects nothing, since the
-fence of a landing is in its commit; it only tells who works to stop wasting work.
+The thread has a client of its own: a heartbeat that waits behind a long pull is a lost claim. Losing the
+claim protects nothing, since the fence of a landing is in its commit; it only tells who works to stop
+wasting work.
 
 Story: a function of the user's hangs, and the thread beside it beats on. The shards are nobody else's for
 ever, and nothing lands. So a claim has an end by which its work is done (Kafka's `max.poll.interval.ms`).

@@ -21,7 +21,7 @@ from sls_io.coordination.heartbeat import Membership, renew_every_s
 from sls_io.values.claim import Claim
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import ClaimLost, ServiceError, SlsError, TransportError
-from sls_io.values.settings import Group, Service
+from sls_io.values.settings import Group
 from sls_io.values.window import Cursor
 from sls_io.wire.client import GroupInfo, SlsClient
 
@@ -29,8 +29,9 @@ from sls_io.wire.client import GroupInfo, SlsClient
 class ServerGroup:
     """Shards of `client`'s logstore, held through consumer group `group`.
 
-    Heartbeats have their own short deadline (`group.heartbeat_s`) and their own
-    connection out of the client's pool, so that a long pull cannot hold one up.
+    A heartbeat has a short deadline of its own (`group.heartbeat_s`): one that is not answered by then is
+    sent anew. All else waits as the client does, since nobody asks it again. Whoever pulls beside the claim
+    gives it a client of its own, so that a long pull cannot hold a heartbeat up.
     """
 
     def __init__(self, client: SlsClient, group: Group, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -219,15 +220,6 @@ class ServerGroup:
             f"ended, this ends by itself at {until} UTC at the latest, {self._timeout_s} s after its last "
             "heartbeat (the group's timeout): ask again then. If it runs, let it end, or use another group"
         )
-
-
-def heartbeat_client(service: Service, group: Group, *, clock: Clock = SYSTEM_CLOCK) -> SlsClient:
-    """A client of its own for heartbeats, with their short deadlines: one that waits behind a long pull is a
-    lost claim."""
-    update = {
-        "read_timeout_s": group.heartbeat_s,
-    }
-    return SlsClient(service.model_copy(update=update), deadline_s=group.heartbeat_s, clock=clock)
 
 
 def _time(time_s: float) -> str:

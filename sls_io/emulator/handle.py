@@ -20,7 +20,7 @@ from sls_io.emulator.limits import Limits
 from sls_io.values.errors import ConfigError, ServiceError
 
 _READY_TIMEOUT_S = 60.0
-_ADMIN_TIMEOUT_S = 60.0
+_ADMIN_TIMEOUT_S = 120.0
 _READY = "sls-lake emulator ready on "
 
 
@@ -62,7 +62,7 @@ class Admin:
         """Let the requests that a hold fault stopped go on."""
         self._ask("POST", f"/faults/{fault}/release", {})
 
-    def wait(self, fault: int, hits: int = 1, timeout_s: float = 10.0) -> dict[str, Any]:
+    def wait(self, fault: int, hits: int = 1, timeout_s: float = 60.0) -> dict[str, Any]:
         """Return once the fault has acted `hits` times. ServiceError `Timeout` when it has not."""
         query = urlencode({"hits": hits, "timeout_s": timeout_s})
         return cast("dict[str, Any]", self._ask("GET", f"/faults/{fault}/wait?{query}"))

@@ -28,7 +28,7 @@ from sls_io.checkpoints.local_file import LocalFile
 from sls_io.checkpoints.policy import OutsidePolicy
 from sls_io.checkpoints.store import CheckpointStore
 from sls_io.coordination.coordinator import Coordinator
-from sls_io.coordination.server_group import ServerGroup, heartbeat_client
+from sls_io.coordination.server_group import ServerGroup
 from sls_io.decoding.decode import Decoder
 from sls_io.decoding.pairs import Declared
 from sls_io.reader.broadcast import Broadcast
@@ -319,8 +319,8 @@ class Reader:
                 problem = error.errors(include_input=False, include_url=False)[0]
                 raise ConfigError(f"hold: {problem['msg'].removeprefix('Value error, ')}") from None
         if isinstance(by, Group):
-            beat = heartbeat_client(self.client.service, by, clock=self._clock)
-            return ServerGroup(beat, by, clock=self._clock), beat.close
+            own = SlsClient(self.client.service, clock=self._clock)
+            return ServerGroup(own, by, clock=self._clock), own.close
         return by, lambda: None
 
     @cached_property

@@ -392,7 +392,7 @@ def test_acknowledged_puts_survive_a_kill_at_any_moment(
 
 def test_a_taken_port_is_one_sentence_and_status_2(emulator: Emulator) -> None:
     command = [sys.executable, "-m", "sls_io.emulator", "--port", str(emulator.port)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
     assert done.stderr == (
         f"sls-lake emulator: port {emulator.port} is taken: "
@@ -406,7 +406,7 @@ def test_it_says_where_it_listens_and_ends_with_its_parent() -> None:
         assert process.stdout is not None and process.stdin is not None
         assert process.stdout.readline().startswith("sls-lake emulator ready on http://127.0.0.1:")
         process.stdin.close()
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=120) == 0
 
 
 @pytest.mark.parametrize(
@@ -422,7 +422,7 @@ def test_it_says_where_it_listens_and_ends_with_its_parent() -> None:
 )
 def test_what_cannot_start_says_why(options: list[str], words: str) -> None:
     command = [sys.executable, "-m", "sls_io.emulator", *options]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr
@@ -434,6 +434,6 @@ def test_it_ends_cleanly_when_it_is_told_to(tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("sls-lake emulator ready on ")
         process.terminate()
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=120) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""

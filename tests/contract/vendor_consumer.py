@@ -47,7 +47,7 @@ def main() -> None:
     say("started")
     sys.stdin.read()
     worker.shutdown()
-    worker.join(timeout=20)
+    worker.join(timeout=120)
     say("left")
 
 

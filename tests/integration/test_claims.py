@@ -158,6 +158,17 @@ def test_a_checkpoint_ahead_of_the_table_is_never_the_start_of_a_plan(started: W
     started.assert_each_log_once()
 
 
+def test_only_heartbeats_have_the_deadline_of_heartbeats(started: World) -> None:
+    """Story: a busy service listed the groups in a little more than a second. Runs that beat each second
+    failed before they had begun, though they would have waited for any other answer."""
+    slow = started.emulator.admin.fault("delay", call="list_groups", delay_s=1.2, times=1)
+
+    assert started.land().rows == 60
+
+    started.emulator.admin.wait(slow)
+    started.assert_each_log_once()
+
+
 def wire(cursor: int) -> str:
     """A cursor as it travels."""
     return base64.b64encode(str(cursor).encode()).decode()

@@ -121,7 +121,7 @@ def test_a_command_waits_for_another_one_and_then_goes_on_under_its_name(started
         waiting = Thread(target=waits)
         waiting.start()
         begun.wait()
-    assert second.result(timeout=60) == patient
+    assert second.result(timeout=120) == patient
     waiting.join()
 
 

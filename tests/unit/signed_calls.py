@@ -40,7 +40,7 @@ class Caller:
 
     def __init__(self, emulator: Emulator) -> None:
         self.emulator = emulator
-        self.connection = http.client.HTTPConnection("127.0.0.1", emulator.port, timeout=20)
+        self.connection = http.client.HTTPConnection("127.0.0.1", emulator.port, timeout=120)
 
     def call(
         self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None, **query: str

@@ -77,7 +77,7 @@ def connect(emulator: Emulator) -> SlsClient:
 
 
 def post(emulator: Emulator, path: str, body: bytes, method: str = "POST") -> tuple[int, bytes]:
-    connection = HTTPConnection("127.0.0.1", emulator.port, timeout=30)
+    connection = HTTPConnection("127.0.0.1", emulator.port, timeout=120)
     try:
         connection.request(method, f"/_admin/{path}", body, {"Content-Type": "application/json"})
         reply = connection.getresponse()

@@ -187,7 +187,7 @@ def test_a_group_of_nothing_but_empty_logs_costs_little_and_for_a_moment(caller:
 def test_a_hostile_request_gets_an_error_and_the_next_one_an_answer(
     caller: Caller, request_text: bytes
 ) -> None:
-    with socket.create_connection(("127.0.0.1", caller.emulator.port), timeout=10) as raw:
+    with socket.create_connection(("127.0.0.1", caller.emulator.port), timeout=120) as raw:
         try:
             raw.sendall(request_text)
             raw.shutdown(socket.SHUT_WR)
@@ -224,7 +224,7 @@ def test_a_body_that_never_ends_does_not_hold_up_others(caller: Caller) -> None:
     )
 )  # fmt: skip
 def test_broken_http_never_gets_more_than_an_error(caller: Caller, parts: list[bytes]) -> None:
-    with socket.create_connection(("127.0.0.1", caller.emulator.port), timeout=10) as raw:
+    with socket.create_connection(("127.0.0.1", caller.emulator.port), timeout=120) as raw:
         said = b""
         with suppress(ConnectionError):
             raw.sendall(b"".join(parts))
@@ -245,7 +245,7 @@ def test_half_sent_bodies_of_many_do_not_fill_the_memory() -> None:
         head = b"POST /logstores/logs HTTP/1.1\r\nHost: demo.a.b\r\nContent-Length: %d\r\n\r\n"
         senders = []
         for _ in range(16):
-            sender = opened.enter_context(socket.create_connection(("127.0.0.1", emulator.port), timeout=30))
+            sender = opened.enter_context(socket.create_connection(("127.0.0.1", emulator.port), timeout=120))
             senders.append(sender)
             with suppress(ConnectionError):
                 sender.sendall(head % (len(part) + 1) + part)
@@ -269,7 +269,7 @@ def idle_connections(emulator: Emulator, count: int) -> list[socket.socket]:
     """Open ones that say nothing; closed, they leave no port behind that waits."""
     found = []
     for _ in range(count):
-        connection = socket.create_connection(("127.0.0.1", emulator.port), timeout=30)
+        connection = socket.create_connection(("127.0.0.1", emulator.port), timeout=120)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         found.append(connection)
     return found
@@ -315,18 +315,18 @@ def test_out_of_files_it_waits_and_goes_on() -> None:
     ) as process:
         assert process.stdin is not None and process.stdout is not None
         port = int(process.stdout.readline().rpartition(b":")[2])
-        first = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        first = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         first.request("GET", "/_admin/state")
         assert first.getresponse().read()
-        idle = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(200)]
+        idle = [socket.create_connection(("127.0.0.1", port), timeout=120) for _ in range(200)]
         first.request("GET", "/_admin/state")
         assert first.getresponse().read()
         for connection in idle:
             connection.close()
-        later = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        later = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         later.request("GET", "/_admin/state")
         assert later.getresponse().status == 200
         for each in (first, later):
             each.close()
         process.stdin.close()
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=120) == 0

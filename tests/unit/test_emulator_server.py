@@ -178,7 +178,7 @@ def test_a_held_request_waits_until_it_is_released(caller: Caller, shared: Emula
         assert shared.admin.wait(hold)["hits"] == 1
         assert list(shared.admin.dump("demo", "logs")) == []
         shared.admin.release(hold)
-        assert put.result(timeout=10) == (200, "")
+        assert put.result(timeout=120) == (200, "")
     with pytest.raises(ServiceError, match="Timeout"):
         shared.admin.wait(hold, hits=2, timeout_s=0.05)
 
@@ -290,7 +290,7 @@ def test_retention_follows_the_clock(caller: Caller, shared: Emulator) -> None:
     [({"Host": "evil.example"}, 403), ({"Content-Type": "text/plain"}, 415), ({}, 200)],
 )
 def test_the_admin_path_keeps_browsers_out(shared: Emulator, headers: dict[str, str], status: int) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", shared.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", shared.port, timeout=120)
     connection.request("POST", "/_admin/clock", "{}", {"Content-Type": "application/json", **headers})
     reply = connection.getresponse()
     assert (reply.status, bool(reply.read())) == (status, True)
@@ -316,7 +316,7 @@ def test_concurrent_writers_and_readers_lose_nothing(caller: Caller, shared: Emu
 
     with ThreadPoolExecutor(8) as pool:
         for done in [pool.submit(write) for _ in range(8)]:
-            done.result(timeout=60)
+            done.result(timeout=120)
     entries = list(shared.admin.dump("demo", "logs"))
     assert len(entries) == len({e["cursor"] for e in entries}) == 400
 
@@ -383,7 +383,7 @@ def test_debug_writes_a_line_for_each_request() -> None:
     ) as process:
         assert process.stdin and process.stdout and process.stderr
         port = int(process.stdout.readline().rpartition(":")[2])
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         for target in ("/logstores/x/shards", "/nothing"):
             connection.request("GET", target)
             connection.getresponse().read()
@@ -421,7 +421,7 @@ def test_the_status_page_shows_shards_holders_and_checkpoints_and_runs_nothing(
     groups_path = LOGSTORE + "/consumergroups"
     caller.call("POST", groups_path, b'{"consumerGroup": "g", "timeout": 10, "order": true}')
     caller.call("POST", groups_path + "/g", b"[]", type="heartbeat", consumer="<script>alert(1)</script>")
-    reply = http.client.HTTPConnection("127.0.0.1", shared.port, timeout=10)
+    reply = http.client.HTTPConnection("127.0.0.1", shared.port, timeout=120)
     reply.request("GET", "/_admin/")
     page = reply.getresponse().read().decode()
     reply.close()

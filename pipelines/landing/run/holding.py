@@ -14,7 +14,7 @@ from pipelines.landing.run.protocol import PublishCheckpoints
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport
 from sls_io.coordination.coordinator import Coordinator
 from sls_io.coordination.renewal import Renewal
-from sls_io.coordination.server_group import ServerGroup, heartbeat_client
+from sls_io.coordination.server_group import ServerGroup
 from sls_io.coordination.static import Static
 from sls_io.values.claim import Claim
 from sls_io.values.clock import Clock
@@ -70,7 +70,7 @@ class Holding:
         """
         self.release()
         logstore = self._logstore
-        self._client = heartbeat_client(logstore.service, logstore.group, clock=self._clock)
+        self._client = SlsClient(logstore.service, clock=self._clock)
         known_as = self._known_as()
         check_unheld(logstore, self._client, self._clock, known_as=known_as)
         self._coordinator = members = coordinator_of(logstore, self._client, self._clock, known_as=known_as)
