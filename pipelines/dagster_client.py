@@ -4,6 +4,15 @@ load a code location again.
 Dagster's own Python client has no call for backfills, so the queries are written out. Source of
 names: the GraphQL schema of the pinned release (`launchPartitionBackfill`, `partitionBackfillOrError`), and
 its REST API of external assets (`report_asset_materialization`).
+
+Three kinds of answers are told apart, since a person does something else with each. Nobody answers, or what
+answers is no Dagster (a proxy's page, another program on the port): the address is wrong, or Dagster has to
+be started. Dagster answers with an error of GraphQL: its release has other names. It answers with a typed
+error (`__typename` is none that was hoped for): it understood, and refuses. A refused question comes with
+status 200, so the status of HTTP says nothing of it.
+
+An answer that is lost after `launch` was sent proves nothing: the backfill may go on there. Nothing here
+sends a mutation a second time.
 """
 
 import json
@@ -208,7 +217,12 @@ def reasons(url: str, backfill_id: str) -> list[str]:
 
 
 def _told(events: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What the failures of a run's steps say; of a run that ended otherwise, what the run says."""
+    """What the failures of a run's steps say; of a run that ended otherwise, what the run says.
+
+    A step of ours fails with a sentence (`failureMetadata`), which Dagster's own message only wraps. A run
+    whose process was killed has no failed step, and its own failure is all there is. Worked example: a step
+    that failed with "short" and a run that failed with "a" are told as "short" alone.
+    """
 
     def texts(kind: str) -> list[str]:
         of_kind = [event for event in events if event["__typename"] == kind]
@@ -283,7 +297,8 @@ def _repositories(url: str) -> list[dict[str, Any]]:
 
 def reload(url: str, location: str) -> None:
     """Load the code of a code location again, as the button of the page does. Raises ServiceError where
-    Dagster refuses that, or the code does not load."""
+    Dagster refuses that, or the code does not load. The second stands inside of an answer that is a success:
+    the entry is there, and what it holds is an error with the traceback."""
     answer = _ask(url, "reloadRepositoryLocation", _RELOAD, {"location": location})
     inside: Mapping[str, Any] = answer.get("locationOrLoadError") or {}
     for each in (answer, inside):
@@ -351,7 +366,9 @@ def _post(url: str, path: str, body: Mapping[str, object]) -> tuple[int, bytes]:
 
 
 def _place(url: str) -> tuple[type[HTTPConnection], str, int | None, str]:
-    """(kind of connection, host, port, path) of a page. Raises ConfigError for what is no address."""
+    """(kind of connection, host, port, path) of a page. Raises ConfigError for what is no address. A page
+    behind a proxy may have a path: http://127.0.0.1:3000/dag/ is asked at /dag/graphql. A name or password in
+    the address is refused, since the address is printed in errors and in links."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port

@@ -103,7 +103,8 @@ def column_lineage(node: Mapping[str, Any]) -> dg.TableColumnLineage | None:
 
 
 def stale(project: DbtProject) -> bool:
-    """Whether the manifest is missing or older than a file it is made from."""
+    """Whether the manifest is missing or older than a file it is made from. By times alone: a file that was
+    deleted leaves nothing that is newer, so its model stays until another file changes."""
     if not project.manifest_path.exists():
         return True
     written = project.manifest_path.stat().st_mtime
@@ -115,7 +116,8 @@ def prepared(project: DbtProject) -> DbtProject:
     """`project` with a manifest that is up to date.
 
     Code server, daemon and run workers load this at the same moment: one of them parses, the others
-    wait for it and then find nothing to do.
+    wait for it and then find nothing to do. It is looked at twice, before the lock and behind it: most loads
+    find nothing to do and open no lock, and who waited for another's parse must not parse again.
     """
     if stale(project):
         folder = project.manifest_path.parent

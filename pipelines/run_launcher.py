@@ -33,7 +33,18 @@ _PID = "pid"
 
 
 class WatchedRunLauncher(dg.DefaultRunLauncher):
-    """A run is alive while the code server that started it has its process, or the process is seen here."""
+    """A run is alive while the code server that started it has its process, or the process is seen here.
+
+        the server says                       here                       elsewhere
+        it has the process                    alive                      alive
+        it has no process                     alive if one is seen       dead
+        UNAVAILABLE: nobody listens           alive if one is seen       dead
+        UNKNOWN: a process behind it is gone  alive if one is seen       alive
+        late, or any other error              alive                      alive
+
+    Wrongly alive costs waiting until `dagster/max_runtime`. Wrongly dead lets a second live run begin beside
+    one that lands: it costs work and no row, since the fence is in the commit.
+    """
 
     @property
     def supports_check_run_worker_health(self) -> bool:

@@ -143,7 +143,12 @@ def _as_values(so_far: Mapping[int, int]) -> list[dict[str, object]]:
 
 def fill_here(output: Output, logstore: Logstore, hours: range, *, dry_run: bool) -> None:
     """Land what the hours lack in this process, or only say what that is; and name what of them cannot be
-    landed."""
+    landed.
+
+    What cannot come is asked before and after. Before, since of hours that can never come nothing is begun,
+    no Spark either. After, since retention goes on: what was there at the plan may be gone at the pull, and
+    the exit status is about what is true at the end.
+    """
     before = _lacking(logstore, hours)
     if {hour for lack in before if lack.kind in reach.NEVER for hour in lack.hours}.issuperset(hours):
         output.result({"rows": 0, "problems": [], "cannot_come": _say(output, before)}, fails=True)

@@ -296,7 +296,11 @@ class FileLines:
 
 @dataclass(frozen=True, slots=True)
 class NumberedRows:
-    """Generated rows of these numbers, received now, or over `hours` whose last one is that of `now_s`."""
+    """Generated rows of these numbers, received now, or over `hours` whose last one is that of `now_s`.
+
+    A row's content follows from seed and number, so a load that ended goes on with other numbers: of the rows
+    100 to 1099 with 400 stored the rest is `--first-row 500 --rows 600`.
+    """
 
     seed: int
     numbers: range
@@ -377,7 +381,13 @@ def _say_ending(
     output: Output, source: FileLines | NumberedRows, counts: Counts, error: BaseException
 ) -> None:
     """Say how to go on where rows are stored, or nobody knows it since their answer never came; with `--json`
-    the document holds the error, too. Raises LoadEnded then, but for Ctrl-C."""
+    the document holds the error, too. Raises LoadEnded then, but for Ctrl-C.
+
+    A refusal, a quota's included, says that the last group was not stored, and a file that breaks ends the
+    load before its group is sent. Where the answer was lost, or somebody pressed Ctrl-C, nobody knows: those
+    rows were packed and not confirmed, `counts.rows` less `counts.stored`. To go on behind what is confirmed
+    may send them twice, to go on behind them may lose them, so the first is offered with the doubt.
+    """
     answered = isinstance(error, SlsError) and (
         isinstance(error, Throttled) or not isinstance(error, TransportError)
     )

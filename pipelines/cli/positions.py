@@ -164,7 +164,9 @@ def refuse_fed(asked: CopyRequest) -> None:
     """Raises ConfigError where the group that is copied to feeds a table, and gets not that table's ledger.
 
     The table decides where landings begin. A checkpoint that leads away from it would change nothing and show
-    people a lie.
+    people a lie. Worked example: group `lake` feeds bronze.access_logs. A copy of `earliest` to it is refused
+    and names `checkpoints set --to table`, which moves the table. A copy of `ledger` to it is what a run does
+    anyway. A copy to `lake` from the ledger of another table on the same logstore is refused as well.
     """
     lake, source = Lake.default(), asked.source
     for name, other in _of_service(asked.logstore).items() if asked.group else ():
@@ -228,7 +230,7 @@ def look(
     word: str, logstore: Logstore, client: SlsClient, heads: Heads, *, reader: str | None = None
 ) -> PlaceView:
     """Ask the place and the service. LogGroups are the most that can wait: cursors may jump. Bytes are what
-    landed lately would make of it."""
+    landed lately would make of it, and only a table knows that; of a group or a file they are not said."""
     if word in TABLE:
         views = describe(logstore, Lake.default(), client, heads=heads)
         kept = {view.shard: Kept(view.frontier, holder=view.holder) for view in views}

@@ -109,7 +109,12 @@ class Line:
     @contextmanager
     def watching(self, look: Look, unit: str, more: Callable[[], str] = lambda: "") -> Iterator[None]:
         """Ask `look` each time the line is written, for the time of the block and never after it; `more` is
-        said behind it."""
+        said behind it.
+
+        Never after: the thread that draws may be inside `look` when the block ends, and behind the block
+        Spark's context or the folder is gone. So a look holds a lock, the end of the block waits for it, and
+        a look that comes late finds that nobody asks any more.
+        """
         if self._progress is None:
             yield
             return

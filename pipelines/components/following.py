@@ -10,6 +10,11 @@ refuses, the tick says which button to press. The cursor tells for which logstor
 server that goes on with its old definitions, since others start it, is not asked again with each tick.
 
 A tick never takes a logstore away: an outage makes it red, and what the service lists no more stays.
+
+Worked example: a pattern names orders_*, and orders_eu is made. The tick keeps it, finds that this process
+has not loaded it, and has the page load the code again. The server begins a new process, which has it, and
+the tick of that one says "none is new". Where the old process goes on, its next tick finds the same hash in
+its cursor: it asks no page a second time, and says how such a server is loaded again.
 """
 
 import hashlib

@@ -1,4 +1,14 @@
-"""`SlsProject`: many logstores of a project as Dagster definitions, from one `defs.yaml`."""
+"""`SlsProject`: many logstores of a project as Dagster definitions, from one `defs.yaml`.
+
+Why the list of logstores is a file beside the settings, and not asked of the service at each load: Dagster
+loads the definitions in the code server, the daemon and each run, at moments of their own. Story: the service
+answers with an empty list for a minute. The code server loads no assets, schedules and sensors of that
+location are gone, and runs that are queued find no job. With the list kept, an outage of the service changes
+nothing, and a run and the page have the same logstores.
+
+A run of one logstore builds that one alone (`wanted.py`), since it pays for each that it makes. What is of
+all together (the shared run, the sensors) is made only where all are.
+"""
 
 from collections.abc import Collection, Iterable
 from typing import Any, Self

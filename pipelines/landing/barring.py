@@ -156,5 +156,6 @@ def _plain(value: object, *, hashed: bool) -> bytes | None:
     text = f"{value:f}" if isinstance(value, Decimal) else str(value)
     sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
     whole, _, places = digits.partition(".")
+    # Worked example: 7 and 7.00 are `n7.`, -0.50 is `n-.5`, and -0 is `n.`, as 0 is.
     whole, places = whole.lstrip("0"), places.rstrip("0")
     return f"n{sign if whole or places else ''}{whole}.{places}".encode()

@@ -4,6 +4,10 @@
 
 What nobody says is taken from the name and from the service: `start` is the hour of its oldest log, where it
 answers. Where it does not the history begins with today, and the file says so.
+
+The file must load wherever it is written, also without a service and without a variable: who makes a file
+looks at it next, and an error there would be about something that he has not written yet. So the endpoint is
+a template, the start is what could be learnt, and the comment beside it says how sure that is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -89,7 +93,11 @@ class Named:
         table: str = "",
         provider: str = "",
     ) -> "Named":
-        """What is "" is taken from `name`, the folder of the file; `provider` may be PROVIDER:NAME."""
+        """What is "" is taken from `name`, the folder of the file; `provider` may be PROVIDER:NAME.
+
+        Worked example: of `access-logs` alone it is project `demo`, logstore `access-logs`, group `lake` and
+        table `bronze.access_logs`: a table's name has no dash.
+        """
         return Named(
             endpoint or ENDPOINT,
             project or "demo",
@@ -153,7 +161,11 @@ def text(named: Named, start: str, why: str, columns: Sequence[str] = NO_COLUMNS
 
 def ask(named: Named, *, sample: bool = False) -> FirstLook:
     """The oldest log's hour of any shard, with `sample` the newest logs, too. Raises nothing: what cannot be
-    asked is said."""
+    asked is said.
+
+    Each call has 5 s and one try: a person waits at a prompt, and a start of today is a fine answer where the
+    service is slow. Of several shards the oldest log counts, of a logstore without any log this hour.
+    """
     today = datetime.fromtimestamp(SYSTEM_CLOCK.now(), UTC).strftime("%Y-%m-%d-00:00")
     told, unset = filled({"service": named.service}, "the new defs.yaml")
     if unset:
@@ -196,7 +208,12 @@ def require_answer(answer: FirstLook) -> None:
 
 
 def _newest(client: SlsClient, heads: Sequence[Head]) -> Iterator[Contents]:
-    """Some of the newest logs of each open shard, at most SAMPLE_LOGS of all."""
+    """Some of the newest logs of each open shard, at most SAMPLE_LOGS of all.
+
+    Back from now in steps, so that a busy shard is not read from its begin and a quiet one is found at all:
+    the last minute, hour, day, and at last from the begin. Worked example: 4 shards with logs: 500 are wanted
+    of each.
+    """
     decoder = Decoder(client.origin().id, ())
     open_heads = [head for head in heads if head.begin < head.end]
     for head in open_heads:

@@ -76,7 +76,12 @@ def asked() -> bool:
 
 def speak(stream: IO[str] | None = None) -> None:
     """From here on this process logs JSON, where that is asked for; for where one of ours begins. `stream`:
-    where to, if not to stderr as it is at that moment. Raises ConfigError as `asked`."""
+    where to, if not to stderr as it is at that moment. Raises ConfigError as `asked`.
+
+    Handlers of a console are given the form, whoever made them; handlers of files keep theirs. Twice does no
+    harm. A library that makes a logger later gets one of `_JsonLogger`, which teaches each handler as it is
+    added.
+    """
     root = logging.getLogger()
     if not asked() or any(isinstance(handler.formatter, JsonLines) for handler in root.handlers):
         return

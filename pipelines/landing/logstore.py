@@ -1,4 +1,9 @@
-"""What one logstore's `defs.yaml` says: a frozen model shared by Dagster and the command line."""
+"""What one logstore's `defs.yaml` says: a frozen model shared by Dagster and the command line.
+
+One model, so that a setting means the same in a run of Dagster, in a verb and in a test: what is checked here
+is refused by all three, with the same words. Neither the service, nor the catalog, nor a clock is asked. So a
+file can be checked on a machine that reaches none of them; what depends on them is asked by whoever runs.
+"""
 
 import hashlib
 import re
@@ -139,6 +144,9 @@ class Logstore(Settings):
     @field_validator("start")
     @classmethod
     def _start_is_an_hour(cls, value: str) -> str:
+        """A whole hour: of a history from 07:20 the first hour would lack a part, and be called complete as
+        any other. Worked example: `2026-11-20` is refused with `write 2026-11-20-00:00`, and
+        `2026-11-20-00:30` since it is no whole hour."""
         try:
             hour = f"{value}-00:00" if _DAY.fullmatch(value) else value
             at = datetime.strptime(hour if _START.fullmatch(hour) else "", _START_FORMAT)
@@ -197,6 +205,8 @@ class Logstore(Settings):
     @field_validator("mirror")
     @classmethod
     def _mirror_is_a_place(cls, value: str, info: ValidationInfo) -> str:
+        """A password in an address is refused here, before it is shown by anything; a file is named from the
+        root on, since the command line and Dagster's processes begin in folders of their own."""
         kind, _, rest = value.partition(":")
         if kind == "sql" and rest:
             without_secret("mirror", rest)
@@ -238,7 +248,12 @@ class Logstore(Settings):
     @property
     def deployment(self) -> str:
         """What tells its live runs from those of others that land in the table: group and holder, and the
-        shards that it names, since two that name different ones go on side by side."""
+        shards that it names, since two that name different ones go on side by side.
+
+        Worked example: group `lake` and holder `sls-lake` are `lake/sls-lake`; with `shards: [3, 0]` it is
+        `lake/sls-lake/0,3`. A list of over 64 characters is 16 digits of its hash, since each epoch in the
+        table's properties has the name in it.
+        """
         name = f"{self.group.name}/{self.group.holder}"
         if self.shards is None:
             return name
@@ -262,7 +277,11 @@ class Logstore(Settings):
         return _DURATION.fullmatch(self.reset) is not None
 
     def reset_time_s(self, now_s: float) -> int | None:
-        """The unix time a time or duration policy means; None for the named policies."""
+        """The unix time a time or duration policy means; None for the named policies.
+
+        Worked example: at 1,800,000,000 a reset of `6h` is 1,799,978,400; `2026-11-21T08:00:00` is
+        1,795,248,000 whenever it is asked; `earliest` is None.
+        """
         duration = _DURATION.fullmatch(self.reset)
         if duration:
             return int(now_s) - int(duration[1]) * _DURATION_S[duration[2]]
@@ -309,7 +328,12 @@ def settled(written: Mapping[str, Any], place: object) -> Logstore:
 
 def checked(attributes: Any, place: object) -> Logstore:
     """The logstore that filled attributes mean. Raises ConfigError that names `place`, where that is a file
-    the line of the first wrong setting, and the settings."""
+    the line of the first wrong setting, and the settings.
+
+    Only the first wrong setting has its line, in the order of the file; the others are named beside it. A
+    setting that is missing has no line of its own, and often is there under a name that is misspelt, which
+    has one.
+    """
     try:
         logstore = Logstore.model_validate(attributes)
     except ValidationError as error:
@@ -353,7 +377,12 @@ _EXPECTED = {
 
 
 def describe(error: ValidationError) -> str:
-    """The problems of a validation, one sentence each, without the values that were given."""
+    """The problems of a validation, one sentence each, without the values that were given.
+
+    Worked example: with `tabel` written for `table` it is `tabel: no such setting; did you mean table?`, and
+    that `table` is missing is not said beside it. The values that were given are never repeated: one of them
+    may be a key.
+    """
     lines = []
     problems = error.errors(include_url=False)
     misspelt = {_closest(p["loc"]) for p in problems if p["type"] == "extra_forbidden"}

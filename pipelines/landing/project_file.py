@@ -89,7 +89,12 @@ class ProjectAttributes(Settings):
         return _any(self.logstores, name) and not _any(self.exclude, name)
 
     def of(self, name: str, start: str) -> dict[str, Any]:
-        """The attributes of one logstore, templates not filled in."""
+        """The attributes of one logstore, templates not filled in.
+
+        Worked example: of `nginx-eu`, with `mirror: file:/m/{logstore}` for all and its own `schedule`: table
+        `bronze.nginx_eu`, mirror `file:/m/nginx_eu`, that schedule, `H 2 * * *` for the maintenance. Each
+        gives way to the next: the start of the list and our defaults, `defaults`, `overrides`.
+        """
         found = {"start": start, "table": TABLE, **_SPREAD, **self.defaults, **self.overrides.get(name, {})}
         for key in _NAMED & found.keys():
             found[key] = str(found[key]).replace("{logstore}", name.replace("-", "_"))
@@ -118,6 +123,10 @@ def members(
 
     `kept` stands for the list that is in the folder. Raises ConfigError for two with one name, for an
     override of none, and for a list that cannot be read.
+
+    Names are compared as tables are called: `web-logs` and `web_logs` are two logstores and would be one
+    table, so they are refused. An override of a logstore that is not kept is, too: it is a slip of the pen,
+    or a refresh that is still to come.
     """
     kept = read_kept(folder) if kept is None else kept
     wanted = {name: start for name, start in kept.items() if project.wants(name)}

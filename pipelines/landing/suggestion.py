@@ -68,7 +68,11 @@ class Suggested:
 
 
 def suggested(logs: Iterable[Contents]) -> list[Suggested]:
-    """What each key of the logs may be declared as, in the order in which they come first."""
+    """What each key of the logs may be declared as, in the order in which they come first.
+
+    Worked example: of 101 values `1` and one `-` the type is int with 1 misfit; a second `-` would make it a
+    string. `1700000000` is a time under `time` and an int under `count`.
+    """
     values: dict[str, list[bytes]] = {}
     repeated: Counter[str] = Counter()
     count = 0
@@ -92,6 +96,8 @@ def suggested(logs: Iterable[Contents]) -> list[Suggested]:
 
 
 def _of_key(key: str, values: list[bytes], logs: int, names: Sequence[str]) -> Suggested:
+    """In this order: a name that can be no column; a key that hardly any log has; then the type with the
+    fewest misfits, of equal ones the first of `_candidates`. Where even that has too many, a string."""
     try:
         check_names([*names, key])
     except WrongColumn:
@@ -170,7 +176,12 @@ def _of_time(best: str, values: Sequence[bytes]) -> str:
 
 def _orders(values: Sequence[bytes]) -> list[str]:
     """Types of a time that fit days in three numbers; several where no value decides which of them it is: a
-    number above 12 is no month."""
+    number above 12 is no month.
+
+    Worked example: `13/02/2026 10:00` can only be day first: one type. `03/02/2026` can be both: two, and a
+    person is told that no value says which. After a wrong guess the days above 12 would not fit, and most of
+    the others would land as other days, without an error.
+    """
     shapes = Counter(
         (match[1].decode(), len(match[2]), " %T" if match[4] else " %H:%M" if match[3] else "")
         for match in map(_NUMBERS.fullmatch, values)

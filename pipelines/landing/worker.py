@@ -68,7 +68,11 @@ def as_worker(*, elsewhere: bool) -> Iterator[None]:
 
 
 def public_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """FileIO properties without secrets: executors find those in their own environment."""
+    """FileIO properties without secrets: executors find those in their own environment.
+
+    Worked example: of an endpoint, a secret key and a proxy with a password in its address the endpoint
+    stays; a proxy without one stays, too. What is given here travels in the closure of each task.
+    """
     proxy = properties.get(_PROXY, "@")
     # A proxy's address may have a password in it.
     there = {} if "@" in proxy else {_PROXY: proxy}

@@ -10,6 +10,14 @@ A reader whose own row is not there yet (an older release wrote its shards) is t
 write makes the row. FILE.kept of an older release names nobody: it stands for whoever comes, until somebody
 has rows. What cannot be known: a server's database that lost both tables, or a SQLite file that is gone with
 FILE.kept. An older copy is taken: that is what restoring is. `saved_s` is for people, and is not compared.
+
+What each way of losing something looks like:
+
+    rows deleted or edited by hand      the reader's row says otherwise: the shard is named
+    all rows, and the reader's own      FILE.kept names the reader; on a server it is a first start
+    both tables dropped                 the same
+    file gone, emptied, another's       FILE.kept stands beside it
+    an older copy put back              rows and reader's row agree: taken, with the older positions
 """
 
 import json
@@ -79,7 +87,12 @@ _ROW = (_C.shard, _C.kept_cursor, _C.saved_s, _C.frozen)
 
 
 def told(shards: Mapping[int, Kept]) -> str:
-    """What the reader's own row says of these."""
+    """What the reader's own row says of these.
+
+    Worked example: shard 10 at 7, and shard 2 frozen at 12, is `{"2": ["12", true], "10": ["7", false]}`.
+    In order of number, not of text: it is compared as text, so it must be the same whoever writes it. A
+    cursor is text, since JSON's numbers lose bits above 2^53 in other programs.
+    """
     return json.dumps(
         {
             str(shard): [None if kept.cursor is None else str(kept.cursor), kept.frozen]
@@ -163,7 +176,11 @@ class Guard:
 
 
 def _differs(last: Mapping[int, tuple[object, ...]], now: Mapping[int, tuple[object, ...]]) -> str:
-    """What of the shards is not as it was written last."""
+    """What of the shards is not as it was written last.
+
+    Worked example: 0 was at 12 and 1 at 7; the rows say 0 at 40 and 2 at 1. `the row of shard 1 is gone;
+    the row of shard 0 is not what was written; the row of shard 2 was not written by us`.
+    """
     kinds = (
         (last.keys() - now.keys(), "is gone"),
         (
@@ -224,7 +241,11 @@ class SqliteFile:
         return size is not None
 
     def check(self, connection: Connection) -> None:
-        """Raise StoreBroken for a damaged file. Reads all of it."""
+        """Raise StoreBroken for a damaged file. Reads all of it.
+
+        A file that was cut may well open, and have no rows. So each read asks, and a table's first write: at
+        the price of a read of the whole file.
+        """
         # In one transaction: nobody makes the file longer meanwhile.
         connection.exec_driver_sql("BEGIN")
         found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
@@ -237,7 +258,12 @@ class SqliteFile:
             raise StoreBroken(f"{self._name} is damaged: {why}. {self.cure}")
 
     def mark(self, reader: str, of: str) -> None:
-        """Remember that something of the reader was kept; where that cannot be written the next one tries."""
+        """Remember that something of the reader was kept; where that cannot be written the next one tries.
+
+        Appended, never rewritten: two readers that begin at once both have their line, and a crash can only
+        tear the last one. The next `mark` does not find a torn line and writes it again, behind a line
+        break of its own.
+        """
         line, first = _line(reader, of), ""
         with suppress(OSError):
             try:

@@ -8,6 +8,11 @@ transaction of its own, so that one that is locked by somebody stops no other.
 Tables that are not there keep nothing: they are made by the first write. One with other columns is refused,
 and so are rows that are not what the last write left. That a server's whole database was put back empty
 cannot be known from inside of it.
+
+Why a row of the reader, and no lock on the shards' rows alone. Story: A and B write the first cursor of
+shard 0. There is no row to lock yet; both find none, both insert, and one of them fails. Or A reads 80 and
+B reads 80, A writes 95, B writes 90, and the work between the two is done again. Whoever has the reader's
+row reads what is there, decides and writes before anybody else does.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -95,7 +100,11 @@ class SqlTable:
 
     def read(self) -> Mapping[int, Kept]:
         """This reader's rows. Raises StoreBroken where they are not what was written, ConnectFailed for a
-        database that cannot be asked or is locked, StoreError for one whose disk or rights are the cause."""
+        database that cannot be asked or is locked, StoreError for one whose disk or rights are the cause.
+
+        Shards and reader's row are read in one snapshot: read one after the other, a write in between would
+        look like an edit.
+        """
         if self._file and not self._file.there():
             return {}
         with self._connection() as connection:
@@ -151,7 +160,13 @@ class SqlTable:
     @contextmanager
     def _turn(self, connection: Connection) -> Iterator[dict[int, Kept]]:
         """One transaction, in which no other process changes this reader's rows: what they are, and on
-        leaving what they become. Then the reader's own row says the same."""
+        leaving what they become. Then the reader's own row says the same.
+
+        Worked example: shard 0 is at 12 and shard 1 at 7; 13 and 6 are to be written. One update of shard
+        0, `ahead` for shard 1, one update of the reader's row to `{"0": ["13", false], "1": ["7", false]}`,
+        one commit. A kill before the commit leaves 12 and 7 and a row that says so. What is remembered
+        beside a SQLite file comes after it: the other way round a kill would call a first start a loss.
+        """
         try:
             said = self._taken(connection)
         except SQLAlchemyError as error:
@@ -176,6 +191,11 @@ class SqlTable:
         """The reader's own row, held until the end of the transaction: what it says, None when it is new.
 
         Two that make the row at once: one gets it, the other's insert is refused, and it looks again.
+
+        On SQLite BEGIN IMMEDIATE takes the file's one lock for writing before anything is read. A
+        transaction that began with a read would have to get that lock later, and is refused at once,
+        without a wait, where another wrote meanwhile. After the rollback the driver begins a transaction of
+        its own with the insert.
         """
         for _ in range(_TRIES):
             if self._file:
@@ -224,6 +244,10 @@ class SqlTable:
 
         Where all fail in one transaction, one row may be to blame, which somebody else has locked. One by one
         the others are written.
+
+        Worked example, on a server: 0, 1 and 2 are to be written, and somebody holds the row of 1. The one
+        transaction waits `LOCK_S`, 5 s, and is rolled back whole. Then 0 is written, 1 waits 5 s more and
+        is `failed`, 2 is written: 10 s, and two of three.
         """
         wanted = {shard: cursor for shard, cursor in cursors.items() if possible(cursor)}
         written = {shard: impossible(shard) for shard in cursors if shard not in wanted}
@@ -244,7 +268,12 @@ class SqlTable:
         self, connection: Connection, wanted: Mapping[int, Cursor], change: Change
     ) -> list[Written]:
         """A shard whose row is locked fails alone. Without a turn, or without a connection, no other one can
-        do better, and each would wait as long: the rest is not tried. Damage is raised."""
+        do better, and each would wait as long: the rest is not tried. Damage is raised.
+
+        What each failure says of the next shard: no turn, that the reader's row is held, so nobody's turn
+        comes; a lost connection, that the next one waits for it as long; damage, that a person must look
+        before anything more is written. Only a row that is locked says nothing of the others.
+        """
         written, lost = [], ""
         for shard, cursor in sorted(wanted.items()):
             if lost:
@@ -318,7 +347,11 @@ class SqlTable:
         return there
 
     def _made(self, connection: Connection) -> None:
-        """Make the tables unless they are there; of two that make one at once one finds it made."""
+        """Make the tables unless they are there; of two that make one at once one finds it made.
+
+        Two that start at once: both find no table, A makes it, B's CREATE is refused. B looks, finds it,
+        and goes on. A refusal with no table behind it is of another kind, and is raised.
+        """
         if self._tables(connection) == _TABLES:
             return
         for table in _TABLES:

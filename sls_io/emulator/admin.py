@@ -2,6 +2,10 @@
 
 All bodies and answers are JSON. A POST must say `Content-Type: application/json`, so that a web
 page in a browser on the same machine cannot send one unnoticed.
+
+Why it is not signed, and why that is safe. A test drives it with any HTTP client. Loopback alone keeps
+other machines out; the name that was asked for keeps out a browser's page that had its own name resolved to
+loopback; the JSON type keeps out a form of any page, which a browser sends without asking.
 """
 
 import asyncio
@@ -162,7 +166,12 @@ class AdminHandlers:
         return JSONResponse({})
 
     async def wait(self, request: Request) -> Response:
-        """Answer once the fault has acted `hits` times; 408 after `timeout_s`."""
+        """Answer once the fault has acted `hits` times; 408 after `timeout_s`.
+
+        Story: a test holds a put, and must act while it is held. With a sleep that would be right most
+        often. Here it asks for the fault's first hit, and the answer comes once the request has met the
+        hold.
+        """
         fault = self._fault(request)
         hits, timeout_s = (
             int(request.query_params.get("hits", 1)),

@@ -59,6 +59,11 @@ def find(method: str, path: str, query: Mapping[str, str]) -> tuple[Route, dict[
 
     By method and query first: several calls share a path and differ by `type` or `action`. What the emulator
     does not do is a table, too, so that each refusal says why.
+
+    Worked example: `GET /logstores/a/shards/0` is get_cursor with `type=cursor`, pull_logs with `type=logs`
+    or `log` (Go says the one, Java and Python the other), and InvalidRequestPath without a type. `POST
+    /logstores/a/shards/lb` is put_logs, since its route stands before the one of a shard's number. `GET
+    /logstores/a` is the logstore's settings, with a `type` it is a search, and NotSupported.
     """
     for route in ROUTES:
         if route.method != method or not all(query.get(k, "") in v for k, v in route.query.items()):
@@ -161,7 +166,11 @@ def get_cursor(service: LogService, call: RoutedRequest) -> ServedAnswer:
 
 
 def get_cursor_time(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """Receive second of the group at the cursor, or of the next one. 400 InvalidCursor at the end."""
+    """Receive second of the group at the cursor, or of the next one. 400 InvalidCursor at the end.
+
+    The next group's second where the cursor itself has none: behind a jump or in front of one the question
+    is still "when was what I would read first received?".
+    """
     shard = service.logstore(call).shard(_shard_id(call))
     return json_answer({"cursor_time": shard.time_of(_cursor(in_query(call)["cursor"]))})
 
@@ -201,7 +210,11 @@ def delete_logs(service: LogService, call: RoutedRequest) -> ServedAnswer:
 
 
 def create_group(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """{consumerGroup, timeout in seconds, order}. 400 ConsumerGroupAlreadyExist, ConsumerGroupQuotaExceed."""
+    """{consumerGroup, timeout in seconds, order}. 400 ConsumerGroupAlreadyExist, ConsumerGroupQuotaExceed.
+
+    A group begins with all shards at once, not with its first heartbeat: who lists checkpoints right after
+    must find an entry for each.
+    """
     logstore = service.logstore(call)
     given = in_body(call, "JsonInfoInvalid")
     name = given["consumerGroup"]
@@ -246,7 +259,11 @@ def list_groups(service: LogService, call: RoutedRequest) -> ServedAnswer:
 
 
 def heartbeat(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """Body: the shards `consumer` still works on. Answer: the ones it may read, a bare array."""
+    """Body: the shards `consumer` still works on. Answer: the ones it may read, a bare array.
+
+    The vendor's own sample answer is an object, `{"shards": [...]}`; its Content-Length is 5, and every
+    client reads a bare array.
+    """
     logstore, consumer = service.logstore(call), in_query(call)["consumer"]
     claimed = json_value(call, "JsonInfoInvalid")
     if not isinstance(claimed, list) or not all(type(s) is int for s in claimed):
@@ -256,7 +273,12 @@ def heartbeat(service: LogService, call: RoutedRequest) -> ServedAnswer:
 
 
 def get_checkpoints(service: LogService, call: RoutedRequest) -> ServedAnswer:
-    """An entry for every shard, without checkpoint too; an empty one makes two vendor clients hang."""
+    """An entry for every shard, without checkpoint too; an empty one makes two vendor clients hang.
+
+    A shard that is not there gives an empty list, as the vendor documents it. A shard without a checkpoint
+    gives an entry with an empty text: on an empty list the Python and Java libraries fail their
+    initialisation for ever.
+    """
     slots = service.group(service.logstore(call), call.names["group"]).slots
     wanted = in_query(call).get("shard")
     ids = sorted(slots) if wanted is None else [i for i in (wanted,) if i in slots]

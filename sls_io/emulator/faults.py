@@ -9,6 +9,10 @@ After it is done:         duplicate (done twice), hold_reply, delay_reply, drop_
                           headers (replaced as named), answer (a field of the JSON replaced),
                           short (a page loses its last groups while the headers still speak of
                           all), truncate (the connection breaks inside the body)
+
+Why the service itself has them. A client whose functions are replaced in a test proves what the test
+believes of HTTP. Here the bytes on the wire are wrong, late or missing, any client in any language meets
+the same, and `seen` says what it asked.
 """
 
 import json
@@ -127,6 +131,10 @@ class Faults:
 
         What a fault names must fit, and what it leaves open fits all. `after` counts requests that fit before
         it acts, `chance` throws a die of the fault's own seed, so a test's faults fall the same each time.
+
+        Worked example: a fault on pull_logs with `after=1` and `times=2` lets the first pull pass, meets
+        the second and third, and is spent. With `chance=0.5`, `seed=7` and no end it meets requests 1, 2,
+        4, 6 and 7 of eight, in each run; with `times=2` only 1 and 2.
         """
         if not self.all:
             return []
@@ -156,6 +164,11 @@ def rewritten(body: bytes, wanted: Wanted) -> bytes:
     Of a list, the entry with the shard `item`, or each of them, or, without `item` and `field`, the list
     itself; of an object, the whole. A `field` is put in, or taken out with `drop`; without one, all of the
     entry is.
+
+    Worked example: ListShards answers shards 0 and 1. `field="status", value="readonly", item=1` closes
+    shard 1 in this answer alone; `item=1, drop=True` leaves it out, as a node of the service that was
+    restored from a copy would. A heartbeat's `[0, 1]` becomes `[0]` with `item=1, drop=True`, and `[]` with
+    `value=[]`.
     """
     answer = json.loads(body) if body else None
     if not isinstance(answer, list):

@@ -1,4 +1,8 @@
-"""Starts an emulator as a process of its own and drives it: the Python face of the admin path."""
+"""Starts an emulator as a process of its own and drives it: the Python face of the admin path.
+
+Each verb has a connection of its own, since a test may kill the emulator between two of them.
+`Emulator.kill` loses nothing that was acknowledged to a data folder; that is what it is for.
+"""
 
 import http.client
 import json
@@ -316,6 +320,9 @@ class Forked:
 
     The template is its parent, so nobody here can wait for it. How it ended comes by a pipe: there is
     something to read once it has.
+
+    Story: the template is killed with everything it has forked. The pipe closes without a word; a handle
+    that waited for a number would wait for ever. So the end of the pipe counts as SIGKILL.
     """
 
     def __init__(self, pid: int, stdin: int, stdout: int, told: int) -> None:

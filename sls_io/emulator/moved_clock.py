@@ -24,7 +24,13 @@ def checked(now: float) -> float:
 
 
 class MovedClock:
-    """`set` and `advance` keep it running (or frozen) as it was; `freeze` stops and starts it."""
+    """`set` and `advance` keep it running (or frozen) as it was; `freeze` stops and starts it.
+
+    Worked example: the machine says 1000. Set to 5000 it runs on from there; frozen, it says 5000 while ten
+    seconds pass; advanced by 3600 it says 8600, and still stands. Set back to 100 and let run on, it says
+    105 five seconds later. `elapsed` went from 50 to 4050, 4060, 7660, stayed with the way back, and is
+    7665: all that passed, and all that was skipped.
+    """
 
     def __init__(self, machine: Clock = SYSTEM_CLOCK) -> None:
         self._machine = machine

@@ -42,7 +42,12 @@ class Parameter:
     parts: tuple["Parameter", ...] = ()
 
     def read(self, given: Any, refuse: Refusal = parameter_invalid) -> Any:
-        """Its value, the default where there is none. Raises what `refuse` makes of the sentence."""
+        """Its value, the default where there is none. Raises what `refuse` makes of the sentence.
+
+        Worked example: `count`, a needed whole number from 1 to 1000. 10 and "10" are 10; 0, 1001, "1e3"
+        and true are refused with its range; "" and nothing are "count is needed". `forceSuccess`: "True",
+        as Python's client writes it, is true, "" is its default, 1 is refused.
+        """
         if given is None or given == "":
             if self.required:
                 raise refuse(f"{self.name} is needed")
@@ -77,7 +82,11 @@ _READERS: Mapping[type, Callable[[Any], Any]] = {
 
 
 def taken(table: Sequence[Parameter], given: Mapping[str, Any], refuse: Refusal) -> dict[str, Any]:
-    """What `table` declares out of `given`, without what has no value. Raises at the first that is wrong."""
+    """What `table` declares out of `given`, without what has no value. Raises at the first that is wrong.
+
+    In the order of the table, so that a request with two mistakes is always refused for the same one. What
+    the table does not name is passed over: each vendor's client sends something of its own.
+    """
     found = {one.name: one.read(given.get(one.name), refuse) for one in table}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -197,7 +206,11 @@ def json_body(call: RoutedRequest, code: str) -> dict[str, Any]:
 
 
 def json_value(call: RoutedRequest, code: str) -> Any:
-    """The body's JSON. Refused when it could not be answered again: NaN, infinities, half characters."""
+    """The body's JSON. Refused when it could not be answered again: NaN, infinities, half characters.
+
+    What was taken is said again later, by GetLogStore or in the state: a text with half a character in it
+    would be accepted here and break each answer that repeats it.
+    """
     try:
         value = json.loads(call.body)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()

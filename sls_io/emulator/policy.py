@@ -91,7 +91,12 @@ class Policy(BaseModel):
         return tuple(value) if isinstance(value, list) else value
 
     def check(self, call: str, names: Mapping[str, str]) -> None:
-        """Raises Refused where it does not allow `call` (a route's name) on what `names` are."""
+        """Raises Refused where it does not allow `call` (a route's name) on what `names` are.
+
+        Worked example: `Allow log:Get* on project/demo/*` and `Deny log:GetLogStore on *`: PullLogs is
+        allowed, GetLogStore has both effects and is denied, ListShards has none and is denied. The refusal
+        names action and resource in the words that a client may look for (`sls_io/wire/denial.py`).
+        """
         action, place = ACTIONS[call]
         resource = f"acs:log:{REGION}:{ACCOUNT}:{place.format_map(names)}"
         effects = {one.effect for one in self.statements if one.is_about(action, resource)}

@@ -1,4 +1,9 @@
-"""Runs one emulator in this process: listen, serve, end cleanly."""
+"""Runs one emulator in this process: listen, serve, end cleanly.
+
+Why a process of its own and not a thread of the test. It is killed with SIGKILL, as a machine would be, and
+what it had acknowledged must be there again; its journal has no other goodbye. A thread cannot be killed,
+and would share the interpreter with the client that is under test.
+"""
 
 import argparse
 import errno
@@ -94,6 +99,7 @@ def serve(
     for note in service.journal.notes:
         _LOG.warning("data folder %s: %s", options.data, note)
     _raise_file_limit()
+    # A test run that is killed leaves no emulator behind: nobody has to clean up, and no port stays taken.
     if options.with_stdin:
         threading.Thread(target=_end_with_stdin, daemon=True).start()
     # Loop and parser are named: uvicorn would choose by what happens to be installed.
@@ -120,6 +126,11 @@ def fork_for(number: int) -> None:
 
     One loop waits for both, a request and the end of a child: the signal of an ended child wakes it through a
     pair of sockets, so no end is missed and nothing polls.
+
+    Story: an emulator takes half a second to import, and each test has one of its own. The process here
+    imports once and never listens; each child is a copy that is ready in milliseconds, with the files,
+    variables and folder of who asked. The child closes what belongs to the parent and to its brothers: a
+    pipe of another emulator's output that it kept open would never end for who reads it.
     """
     asking = socket.socket(fileno=number)
     woken, wakes = socket.socketpair()
@@ -154,7 +165,11 @@ def fork_for(number: int) -> None:
 
 
 def _tell_ends(running: dict[int, int]) -> None:
-    """Write down how those ended that have."""
+    """Write down how those ended that have.
+
+    Whoever asked for the emulator is not its parent and cannot wait for it, so its status is written into a
+    pipe. A reader that is gone is no error.
+    """
     while running:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if not pid:

@@ -94,7 +94,12 @@ def list_projects(service: LogService, call: RoutedRequest) -> ServedAnswer:
 
 
 def _logstore_settings(call: RoutedRequest, before: Change) -> tuple[int, Change]:
-    """(days that logs are kept, settings) by the body, and what was `before`. LogStoreInfoInvalid."""
+    """(days that logs are kept, settings) by the body, and what was `before`. LogStoreInfoInvalid.
+
+    An update says only what changes, so the settings of before stand in for the rest. `maxSplitShard` below
+    1 is Java's way to leave it out; it is refused only where shards are to split by themselves, and then
+    says its range.
+    """
     given = {**before, **in_body(call, wrong=_INVALID)}
     ttl = given.pop("ttl")
     ttl = TTL_FOREVER_DAYS if ttl == -1 else ttl

@@ -37,6 +37,11 @@ class Meter:
         """Use up all of `wanted`, or refuse with 403 `code` and use nothing.
 
         `elapsed_s` are seconds that never go back; see `MovedClock.elapsed`.
+
+        Worked example: 10 MB a second, pages of 6 MB. In second 0 two pass, since after the first only 6
+        are used; the third is refused at 12. Second 1 begins with 2 owed, so two pass, and 14 are used;
+        second 2 begins with 4. A page of 25 MB passes in second 0, second 1 is refused whole, and second 2
+        begins with 5.
         """
         taken = {}
         for key, (amount, limit, interval_s) in wanted.items():

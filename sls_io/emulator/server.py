@@ -3,6 +3,15 @@
 uvicorn with httptools serves it on loopback. A forward proxy's client sends absolute-form targets,
 so the project is the first label of the target's authority, else of `Host`; httptools keeps only
 the path of a target, therefore the protocol below hands the whole one on.
+
+Why one event loop, and nothing awaited between a signature that fits and a change in the journal. Two
+requests never see one another's half: of two heartbeats one is first, and a put has its cursor before
+another put is looked at. Only what changes nothing leaves the loop: compression, in two threads, and the
+waits of faults.
+
+Why a proxy's targets. No resolver knows `demo.127.0.0.1`, so the vendor's clients are told that the
+emulator is their HTTP proxy. They then send `GET http://demo.sls.emu/logstores/x HTTP/1.1`, whatever the
+made-up endpoint is called.
 """
 
 import asyncio
@@ -39,7 +48,14 @@ TARGET, TRANSPORT = "sls_io.target", "sls_io.wire.transport"
 
 
 class TargetProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, with the raw target and the transport in the scope and a bound on headers."""
+    """uvicorn's protocol, with the raw target and the transport in the scope and a bound on headers.
+
+    A target may be an authority alone, `http://demo.sls.emu?offset=0`. There is no path in it, on which
+    uvicorn relies, so a slash is put in between.
+
+    The bound counts target and headers as they come. Nothing else bounds them here: a client that sends a
+    header for ever would fill the memory before anything is refused.
+    """
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -124,7 +140,14 @@ class ServiceApp:
         return request, project_of(scope.get(TARGET, b""), headers.get("host", ""))
 
     async def _body(self, receive: Receive, limit: int) -> bytes:
-        """The request's body. Refused over `limit`, and when all that are being read are too many."""
+        """The request's body. Refused over `limit`, and when all that are being read are too many.
+
+        Two bounds, since each alone lets something through. Story: a thousand connections send 10 MB each,
+        but for the last byte, and wait: each body is within its own limit, and together they are 10 GB. So
+        what is being read is counted over all of them, and above `bodies_bytes_max` long bodies get 503.
+        Short ones still pass: a heartbeat that were refused because of somebody's puts would cost its
+        holder the shards.
+        """
         chunks, size, more = [], 0, True
         try:
             while more:
@@ -145,7 +168,12 @@ class ServiceApp:
             self._reading_bytes -= size
 
     async def _do(self, route: api.Route, request: SignedRequest, call: RoutedRequest) -> ServedAnswer:
-        """Check the signature and act; no await until the change is in the journal."""
+        """Check the signature and act; no await until the change is in the journal.
+
+        First whose key it is, then whether the project may be used, then what the key may do: whoever
+        cannot sign is told nothing of projects. The commit stands in `finally`, since a call that is
+        refused may have changed something before: looking at a group evicts its silent members.
+        """
         service = self.service
         key = service.keys.verify(request, service.machine.now(), service.limits.skew_s)
         if route.name != "get_project" and service.store.disabled(call.project):
@@ -161,7 +189,12 @@ class ServiceApp:
         return answer
 
     async def _compressed(self, key: tuple[object, ...], plain: bytes, kind: str) -> bytes:
-        """Compress beside the event loop, once for all who ask for the same page meanwhile."""
+        """Compress beside the event loop, once for all who ask for the same page meanwhile.
+
+        Worked example: eight readers ask for one page at the same time. The first one starts the work, the
+        other seven wait for its future; a client that hangs up meanwhile takes only its own waiting with
+        it, which is what `shield` is for.
+        """
         running = self._compressing.get(key)
         if running is None:
             loop = asyncio.get_running_loop()
@@ -193,7 +226,11 @@ class ServiceApp:
             await asyncio.wait_for(self._held.setdefault(fault, asyncio.Event()).wait(), longest_s)
 
     async def _before(self, met: list[Fault], scope: Scope, receive: Receive) -> bool:
-        """Act out what comes before the call; False when the request was dropped."""
+        """Act out what comes before the call; False when the request was dropped.
+
+        Faults act in the order in which they were asked for. A `hold` before an `error` holds and then
+        refuses; an `error` before a `hold` refuses at once.
+        """
         for fault in met:
             wanted = fault.wanted
             if wanted.do == "hold":
@@ -255,7 +292,12 @@ class _Reply:
         self.through: int | None = None
 
     def falsify(self, wanted: Wanted) -> None:
-        """What a fault wants of it that is no matter of time."""
+        """What a fault wants of it that is no matter of time.
+
+        The headers are made first and spoilt afterwards, so a fault can make any of them lie, the length of
+        the plain body and the Date included. `content-length` is set behind all of it by what is sent: HTTP
+        itself stays whole, or the client would see a broken connection and not a wrong answer.
+        """
         if wanted.do == "headers":
             self.headers |= {k.lower(): v for k, v in wanted.headers.items() if v is not None}
             for name in (k.lower() for k, v in wanted.headers.items() if v is None):
@@ -296,7 +338,12 @@ def _refusal(refused: Refused) -> ServedAnswer:
 
 
 def _shortened(answer: ServedAnswer, headers: dict[str, str], less: int) -> bytes:
-    """The page without its last groups. Count and cursor still speak of all, the raw size does not."""
+    """The page without its last groups. Count and cursor still speak of all, the raw size does not.
+
+    The raw size is made to fit what is left, so the body unpacks cleanly and every group in it is whole:
+    only the count says that one is missing. That is the fault that a reader finds by counting and in no
+    other way.
+    """
     kind = answer.headers.get("x-log-compresstype", "")
     raw = decompress(answer.body, kind, int(answer.headers.get("x-log-bodyrawsize", "0")))
     found = list(groups(raw))
@@ -311,7 +358,12 @@ def _unread(scope: Scope) -> bool:
 
 
 async def _hang_up(scope: Scope, receive: Receive, *, flush: bool = False) -> None:
-    """Close the connection without a (whole) answer, and wait until it is closed."""
+    """Close the connection without a (whole) answer, and wait until it is closed.
+
+    `abort` drops what is not sent yet, and the client sees a reset; with `flush` what was written goes out
+    first, and the client sees an end inside a body whose length it knows. The wait for the disconnect keeps
+    uvicorn from ending the answer itself.
+    """
     transport = scope.get(TRANSPORT)
     if transport is not None:
         transport.close() if flush else transport.abort()

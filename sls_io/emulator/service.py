@@ -2,6 +2,11 @@
 
 Everything here runs on one event loop without an `await` inside a change, so a call is atomic.
 A change is in the journal before its answer is sent.
+
+What a journal entry promises. Story: a put is answered, and the process is killed: after a restart the
+group must be there, since the client will not send it again. The process is killed before it answers: the
+group may be there or not, and the client must not take silence for "no". The tests of landings rely on
+both.
 """
 
 from collections import OrderedDict
@@ -67,7 +72,10 @@ class PageCache:
         return found
 
     def put(self, key: tuple[object, ...], body: bytes) -> None:
-        """Keep a body."""
+        """Keep a body.
+
+        A body that is larger than the whole cache is not kept: it would put out all others and then itself.
+        """
         if len(body) > self._bytes_max or key in self._kept:
             return
         self._kept[key] = body
@@ -78,7 +86,12 @@ class PageCache:
 
 
 class LogService:
-    """The state of one emulator, in memory or on top of a data folder."""
+    """The state of one emulator, in memory or on top of a data folder.
+
+    At start all members of all groups count as seen now. Story: an emulator stands still for an hour, in a
+    test or overnight. By the times that were written down each member would be silent for too long, every
+    shard would change hands at the first call, and work in progress would be refused.
+    """
 
     def __init__(
         self, data: Path | None = None, *, keys: SigningKeys, limits: Limits | None = None,
@@ -157,7 +170,12 @@ class LogService:
             self.store.changes.clear()
 
     def put(self, logstore: StoredLogstore, call: RoutedRequest, key: str | None) -> None:
-        """PutLogs: check the body, choose the shard, write it down, then show it."""
+        """PutLogs: check the body, choose the shard, write it down, then show it.
+
+        Nothing is counted or kept of a put that is refused: the body is checked first, then the memory,
+        then the quotas. The journal comes before the shard's index. Were the write to fail behind the
+        index, readers would be given a group that a restart does not know.
+        """
         raw = self._plain(call)
         now = self.now()
         times_within = (now - _LATE_S, now + _EARLY_S) if self.limits.check_log_times else None
@@ -176,7 +194,11 @@ class LogService:
         self.bytes_kept += len(framed)
 
     def delete(self, logstore: StoredLogstore, begin_s: int, end_s: int) -> int:
-        """DeleteLogs: how many logs of [begin_s, end_s) are deleted now that were not before."""
+        """DeleteLogs: how many logs of [begin_s, end_s) are deleted now that were not before.
+
+        A log in a time that was deleted before is not counted again. Worked example: logs at 10, 20 and 30;
+        [10, 25) deletes 2, then [15, 40) deletes 1.
+        """
         found = 0
         for shard in logstore.shards.values():
             cursor = shard.begin
@@ -230,6 +252,9 @@ class LogService:
         self.meter.take(by_shard, now, "ShardWriteQuotaExceed")
 
     def _meter_read(self, logstore: StoredLogstore, shard: ShardLog, size: int) -> None:
+        """Projects first: a call that the project's quota refuses must not use up a share of its shard's.
+        What is taken is the page as it will be answered, so an empty pull costs a call and no bytes.
+        """
         limits, one, now = self.limits, (logstore.uid, shard.id), self.clock.elapsed()
         by_shard: Amounts = {
             ("read_bytes", one): (size, limits.shard_read_bytes_per_s, 1),

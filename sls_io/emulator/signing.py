@@ -4,6 +4,10 @@ Source of both formulas: requests of the vendor's Python, Go and Java SDKs, look
 v1 signs method, Content-MD5, Content-Type, Date, the `x-log-*` and `x-acs-*` headers but
 `x-log-date`, path and decoded query. v4 signs method, path, encoded query, `x-log-*`, `x-acs-*`,
 host and content type, and the hash of the body.
+
+Not by the SDK's signing code, on purpose: the client under test signs with that, and a mistake of it would
+be made twice and agree. The machine's clock is what a date is held against, never the emulator's own:
+clients sign with theirs, and a test that moves the emulator by a year would lock everybody out.
 """
 
 import base64
@@ -155,7 +159,13 @@ class SigningKeys:
 
 
 def v1_text(request: SignedRequest) -> str:
-    """The text that a v1 signature signs."""
+    """The text that a v1 signature signs.
+
+    Worked example: GetCursor of shard 0 without a body, at 14:13:20. The text is `GET`, two empty lines for
+    MD5 and type, the date, `x-log-apiversion:0.6.0`, `x-log-bodyrawsize:0`,
+    `x-log-signaturemethod:hmac-sha1`, and `/logstores/a/shards/0?from=begin&type=cursor`: the query sorted,
+    and decoded, as v4's is not. `x-log-date` is left out, since the vendor's client adds it after signing.
+    """
     signed = sorted(
         name for name in request.headers if name.startswith(("x-log-", "x-acs-")) and name != "x-log-date"
     )

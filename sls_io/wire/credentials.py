@@ -2,6 +2,10 @@
 
 The only place that reads keys. A `Credentials` travels (to Spark executors, into logs); what it
 leads to does not: whoever signs calls `resolve` where it runs.
+
+Read anew each time, on purpose. Story: a side-car renews the file of a profile every hour. A process that
+kept its first answer would work for an hour and be refused from then on; a restart would cure it, and
+nobody would know why.
 """
 
 import json
@@ -94,6 +98,9 @@ def _from_import(path: str) -> Keys:
 
 
 def _keys(found: object) -> Keys | Unusable:
+    """Three parts, or four with the end. What is wrong is said by its kind alone: what a function gave may be
+    a key in the wrong place.
+    """
     if not isinstance(found, tuple | list) or len(found) not in (3, 4):
         return Unusable("gave no keys")
     if not all(part is None or isinstance(part, str) for part in found[:3]):
@@ -109,6 +116,10 @@ def _moment_s(value: object) -> float:
     """Unix seconds from a number or an ISO 8601 text with its zone; none is never.
 
     Raises ValueError or OverflowError.
+
+    Worked example: nothing, "" and 0 are never; 1790000000 is that second; `2026-11-20T07:00:00Z` and
+    `2026-11-20T15:00:00+08:00` are both 1795158000. Without a zone it raises: eight hours off, keys would
+    be used long after their end, or asked for at every call.
     """
     if value in (None, 0, ""):
         return float("inf")

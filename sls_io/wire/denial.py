@@ -25,7 +25,11 @@ _SAID = {
 
 
 def keys_refused(status: int, code: str) -> bool:
-    """Whether the service does not accept the keys, be it their token's end or the pair itself."""
+    """Whether the service does not accept the keys, be it their token's end or the pair itself.
+
+    Worked example: 401 with any code, 403 SecurityToken.Expired and 400 InvalidAccessKeyId.NotFound are
+    about keys. 403 ProjectForbidden is not: the key is good, the project is disabled.
+    """
     return status == 401 or code in _AUTH or code.split(".", maxsplit=1)[0].startswith(_AUTH_FAMILIES)
 
 
@@ -60,6 +64,16 @@ class Denial(NamedTuple):
 
 
 def denial_in(text: str) -> Denial | None:
-    """What a refusal names; None where it names no action and resource."""
+    """What a refusal names; None where it names no action and resource.
+
+    A refusal's own words are left out of errors, since they may repeat a key id and what was signed. Of
+    these two names that cannot be so: each is taken by a form that no key has, and only what matched is
+    shown.
+
+    Worked example: of `denied by sts or ram, action: log:ListShards, resource:
+    acs:log:cn-hangzhou:1:project/p/logstore/l` the answer is that action on that resource, and `cure` is
+    the statement to paste into the policy: `{"Effect": "Allow", "Action": "log:ListShards", "Resource":
+    "acs:log:cn-hangzhou:1:project/p/logstore/l"}`.
+    """
     found = _NAMED.search(text)
     return Denial(found["action"], found["resource"]) if found else None

@@ -161,7 +161,13 @@ class Fetch:
 
     def doubt(self, page: Page) -> None:
         """Hand back the page just yielded: something in it cannot be read. It is pulled again, and comes
-        confirmed when its bytes are the same. Nothing of the page may be kept."""
+        confirmed when its bytes are the same. Nothing of the page may be kept.
+
+        Worked example: a page of 3 groups has bytes that nobody can read. It is handed back; the second
+        pull brings the same bytes and comes `confirmed`, so they are what was sent, and land with their
+        cause. Had the second pull brought four groups with the same first three, the page would be doubted
+        once more; other bytes count as a broken page.
+        """
         self._take_back(page)
         before, self._doubted = self._doubted, page.body
         # The service may cut a page elsewhere each time; more of the same is no other page.
@@ -208,6 +214,10 @@ class Fetch:
 
         Story: four readers share a quota that feeds one. Each is refused for as long as the client
         tries; were that the end of the task, all that the four had read would be thrown away.
+
+        Worked example: a quota refuses for ten minutes and the deadline is a quarter of an hour off: after
+        each refusal, which already took the client's six tries, 1 to 2 s pass, and the window goes on at
+        the same cursor. A 500 that stays is asked about three times, 0.1 to 0.4 s apart; a 404 once.
         """
         late = self._clock.monotonic() >= self._deadline_s
         if late and isinstance(error, TransportTimeout):
@@ -240,14 +250,25 @@ class Fetch:
             self._clock.sleep(_PAUSE_S * self._tries)
 
     def _ask_for(self, page: Page, most: int) -> None:
-        """As many groups with the next call as fit, if they are like those of `page`; at most `most`."""
+        """As many groups with the next call as fit, if they are like those of `page`; at most `most`.
+
+        Worked example: the bound is 8 MB. The first call asks for one group and gets one of 2 MB: four fit,
+        and four times as many as before are asked for at most, so four. These take 4 MB: the next call asks
+        for 8. Had they taken 10 MB, the page would be left and pulled again with 3.
+        """
         if self._page_bytes_max is not None and page.count and page.raw_bytes:
             fitting = page.count * self._page_bytes_max // page.raw_bytes
             self._most = max(1, min(self._groups_max, most, fitting))
 
     def _pull(self) -> Page | None:
         """The next page, checked and decompressed; None when it must be pulled with fewer groups. Raises
-        DecodeError when it must be pulled again."""
+        DecodeError when it must be pulled again.
+
+        The checks stand in the order of what they cost: cursors first, of numbers alone; then the size,
+        before anything is unpacked; then the frames, which are counted without being decoded; last a second
+        pull, where cursors were left out. A page that fails one is never yielded, and the cursor stays
+        where it was.
+        """
         window, at = self.window, self.reached
         most = 1 if at < self._narrow_until else self._most
         page = self._paced_pull(at, most)
@@ -281,7 +302,13 @@ class Fetch:
 
     def _without_frames(self, page: Page) -> Page | None:
         """A page whose frames are broken. Raises DecodeError until it came the same as often as a page is
-        pulled."""
+        pulled.
+
+        Worked example: of 100 groups from cursor 500 one has a broken frame. The page comes three times
+        with the same bytes: so the service has it like that. From 500 to the page's next cursor one group
+        is asked for at a time: 99 pages are whole, and one, the broken one, is given confirmed and becomes
+        one row.
+        """
         body, times = self._unframed
         times = times + 1 if body == page.body else 1
         self._unframed = page.body, times
@@ -297,7 +324,12 @@ class Fetch:
         return replace(page, confirmed=True)
 
     def _pull_again(self, page: Page, most: int) -> None:
-        """Raises DecodeError unless a second pull from there says the same as `page`."""
+        """Raises DecodeError unless a second pull from there says the same as `page`.
+
+        A jump of the service and a page that lost groups look alike: both have fewer groups than cursors. A
+        jump is the same each time. What was lost on the way is most often there with the second pull, so
+        the two differ and neither is taken.
+        """
         second = self._paced_pull(page.cursor, most)
         if _said(second) != _said(page):
             raise DecodeError(

@@ -6,6 +6,11 @@ is told whether the request may have reached the service.
 
 Name resolution is the one step that the deadline cannot cut short: the system's resolver takes
 no timeout.
+
+Three things of HTTP libraries are not taken as they are, for what they make possible: a time-out that
+begins anew with each byte, a hang (`_Reader`); a length that is guessed where the answer names none that
+can be read, a wrong page (`_check_framing`, `_Received`); one word for all that went wrong, a put that is
+done twice (`_lost`).
 """
 
 import base64
@@ -76,6 +81,13 @@ class _Reader(io.RawIOBase):
 
     A socket's own timeout starts afresh with every byte: a server that sends one byte a second
     would hold a caller for ever. Here the sum counts.
+
+    Worked example: 30 s are left, and a server sends a byte every 10 s of a page of 1,000. By the socket's
+    time-out of 30 s the call lasts 10,000 s. Here 30, 20 and 10 s are left for the first three receives,
+    and the call ends at 30 s.
+
+    What is left comes by a context variable and not by an argument: the library makes the reader, and a
+    connection out of the pool serves another call, in another thread, each time.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -188,6 +200,11 @@ class Wire:
         """Send to `headers["Host"]`; the answer must be here by `until_s` of the monotonic clock.
 
         Raises Lost when it is not, ConfigError when a header cannot be sent as it is.
+
+        The connection is closed on anything but a whole answer: what is left of this one in the socket
+        would be taken for the beginning of the next one's. `preload_content` and `decode_content` are off,
+        so a body comes as it was sent; a page's compression is `x-log-compresstype`, of which the library
+        knows nothing.
         """
         if not all(_SENDABLE.fullmatch(value) for value in headers.values()):
             raise ConfigError("a header of the request holds characters that cannot be sent")
@@ -238,6 +255,11 @@ def _proxied(proxy: str, place: str, **options: Any) -> urllib3.ProxyManager:
 
 
 def _lost(error: Exception, place: str, proxy: str) -> Lost:
+    """Sent or not is what the order is about. A name that does not resolve, a refused connection, a broken
+    handshake, a proxy without a tunnel: nothing was sent, and even a put may be tried again. From the
+    moment that the request is on its way anything may have been done. A certificate that nobody trusts is
+    `hopeless`: each further try would say the same.
+    """
     if isinstance(error, ProxyError):
         return _no_tunnel(error.original_error, place, proxy)
     name = type(error).__name__
@@ -303,7 +325,12 @@ def _check_framing(response: urllib3.BaseHTTPResponse) -> None:
 
 
 def _headers(response: urllib3.BaseHTTPResponse) -> dict[str, str]:
-    """Lower-case names. One that came twice with two values has both: none of them may be believed."""
+    """Lower-case names. One that came twice with two values has both: none of them may be believed.
+
+    Worked example: `x-log-count: 3` twice is 3. `x-log-cursor` once with MTI= and once with MTM= becomes
+    `MTI=, MTM=`, which is no cursor: the page is pulled again. The first or the last of two would be
+    believed, and be wrong half the time.
+    """
     names = {name.lower() for name in response.headers}
     return {name: ", ".join(dict.fromkeys(response.headers.getlist(name))) for name in names}
 

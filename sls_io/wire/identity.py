@@ -2,6 +2,10 @@
 
 Vendor documentation: the call is of RPC style (version 2015-04-01), signed with HMAC-SHA1; a region's STS is
 `sts.REGION.aliyuncs.com`, inside Alibaba Cloud's networks `sts-vpc.REGION.aliyuncs.com`.
+
+Story: a run is refused with 401, the key is the right one in the console, and the process has another
+one's, from a profile that somebody left on the machine. Only the service that gave the keys can say whose
+they are. It is asked for people (`doctor`); nothing is decided by the answer.
 """
 
 import base64

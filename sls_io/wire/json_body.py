@@ -15,6 +15,9 @@ def parse_json(body: bytes) -> Any:
 
     A value instead of an exception: json's own keeps the whole text, which may be logs. NaN and the
     infinities are no JSON, nor is what is nested deeper than anything that a service says.
+
+    Python's own reader takes `NaN` and `1e999`, which becomes infinity. A field of either would pass a
+    check of its type and fail, or compare as nothing, far from here.
     """
     if not body:
         return None
@@ -25,7 +28,12 @@ def parse_json(body: bytes) -> Any:
 
 
 def whole_number(value: object) -> int:
-    """The number in an answer's field: a JSON integer or its text, 0 to 2^63. Raises ValueError."""
+    """The number in an answer's field: a JSON integer or its text, 0 to 2^63. Raises ValueError.
+
+    Headers carry numbers as text, JSON as numbers: both are read here. Worked example: 7 and "7" are 7.
+    True, 7.0, "-1", a digit of another script and 2^63 are refused; JSON's true would be 1 to Python, and a
+    shard with that number would be read.
+    """
     if isinstance(value, str) and _WHOLE.fullmatch(value):
         value = int(value)
     if type(value) is not int or not 0 <= value < 2**63:

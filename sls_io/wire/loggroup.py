@@ -5,6 +5,14 @@ keep each LogGroup as opaque bytes and answer a pull by joining records, without
 lz4 bodies are raw blocks without a size prefix (the vendor SDKs strip it), zstd bodies are
 normal frames, deflate bodies are zlib streams; the plain size travels in `x-log-bodyrawsize`.
 Sizes are checked before anything is allocated: 306 KB of deflate can claim 300 MB.
+
+Two things are walked here and not by a protobuf library: frames, since a library would decode what is in
+them; and what a hostile sender wrote, since the depth and the number of its fields are his choice and must
+not become ours.
+
+Worked example: a log with the time 100 and the pair a=1 is `0864 1206 0a0161 120131`, 10 bytes. As the only
+log of a group it is `0a0a` and these, 12 bytes; as a record of a list `0a0c` and those, 14 bytes. The same
+record twice is a list of 28 bytes with the groups [2, 14) and [16, 28).
 """
 
 import zlib
@@ -42,6 +50,14 @@ def decompress(body: bytes, kind: str, raw_bytes: int, *, shard: int = -1, curso
 
     Raises DecodeError (with `shard` and `cursor`) when the size is over the bound, differs from
     what the header said, or the stream is broken.
+
+    Each library is asked for one byte more than the header says, or for the size itself where it refuses
+    more than that. So a body that unpacks to more is caught at its first byte too many, and what it would
+    have become is never in memory.
+
+    Worked example: 300,000,000 zero bytes are 291,596 bytes of deflate. With a header that says 1,000 the
+    refusal is `body has 1001 raw bytes, the header says 1000`; with one that says 300,000,000 nothing is
+    unpacked at all.
     """
     if raw_bytes < 0 or raw_bytes > RAW_BYTES_MAX:
         raise DecodeError(f"raw size {raw_bytes} is over {RAW_BYTES_MAX} bytes", shard=shard, cursor=cursor)
@@ -77,7 +93,11 @@ def frame_head(length: int) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """`value` in protobuf's base-128 form."""
+    """`value` in protobuf's base-128 form.
+
+    Seven bits a byte, the lowest first; the top bit says that another byte follows. Worked example: 127 is
+    `7f`, 128 is `8001`, 300 is `ac02`, 16,384 is `808001`.
+    """
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -87,7 +107,11 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """(value, position after it). Raises ValueError when `data` ends inside or it is over 64 bits."""
+    """(value, position after it). Raises ValueError when `data` ends inside or it is over 64 bits.
+
+    A longer form of a number is read, too: `8100` is 1, as `01` is. That is why a size that was sent proves
+    nothing of how it was written, and `chunks._joined` compares the frames themselves.
+    """
     value = shift = 0
     while shift < 64:
         if at >= len(data):
@@ -106,9 +130,16 @@ def fields(data: bytes, at: int = 0, end: int | None = None) -> Iterator[tuple[i
 
     An unknown group of fields (wire type 3) is one field, up to its own end. Raises ValueError for a
     message that is cut, uses an unknown wire type or number, or nests groups wrongly or too deep.
+
+    Worked example: in `0864 1206 0a0161 120131` there are (1, 0, 1, 2), the time, and (2, 2, 4, 10), the
+    pair. In `0b 0801 0c` there is (1, 3, 1, 4): a group of fields with its end in it. `0c` alone ends what
+    did not begin, `0a05` runs past its message, `0f` has the wire type 7: each a ValueError.
     """
     stop = len(data) if end is None else end
     while at < stop:
+        # 0x87 keeps the wire type and the top bit: a tag of one byte, of a field with a length. The second
+        # half leaves out field number 0, which is none. A length of three bytes or more falls through to the
+        # slow way, which reads it as any varint.
         if at + 2 < stop and data[at] & 0x87 == _BYTES and data[at] > _BYTES:
             # Nearly every field; three times as fast as below, where a million of them take seconds.
             number, size, begin = data[at] >> 3, data[at + 1], at + 2
@@ -167,7 +198,11 @@ def _past_group(data: bytes, at: int, stop: int, number: int) -> int:
 
 
 def groups(raw: bytes) -> Iterator[tuple[int, int]]:
-    """(begin, end) of each LogGroup's bytes in a LogGroupList. Raises ValueError when broken."""
+    """(begin, end) of each LogGroup's bytes in a LogGroupList. Raises ValueError when broken.
+
+    A field that is no LogGroup is walked past: a later version of the protocol may add one. The number of
+    groups is held against the header by whoever counts them.
+    """
     for number, wire, begin, end in fields(raw):
         if number == 1 and wire == 2:
             yield begin, end

@@ -3,6 +3,9 @@
 The service gives each shard a read quota: 10 MB and 100 calls a second unless the vendor raised it. A
 reader that asks as fast as it can decode uses it up several times over, is refused, waits, and is refused
 again, and so is every other consumer of the shard. One that spaces its calls is hardly ever refused.
+
+The other way, to ask until refused and then to wait, uses the quota as well. But the refusals are what
+other readers of the shard feel: the service counts per shard and not per reader (docs/decisions/0025).
 """
 
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
@@ -13,7 +16,13 @@ CALLS_PER_MB = 10
 
 
 class Pace:
-    """A bucket of one reader's share, `mb_per_s`; what a call took is paid for before the next one."""
+    """A bucket of one reader's share, `mb_per_s`; what a call took is paid for before the next one.
+
+    Worked example: 10 MB/s. A call at second 0 takes 0.2 s and brings 5 MB, which is half a second's share:
+    the next one may be sent at 0.5, so the reader waits 0.3 s and not 0.5. That one brings 1 kB: now the
+    100 calls a second count, and the next is due at 0.51. A call that took longer than its share delays
+    nothing.
+    """
 
     def __init__(self, mb_per_s: float, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock

@@ -33,6 +33,11 @@ def contradiction(page: Page) -> str:
     asked for up to the next one, and its last group is one of these. Story: a page says count 0 and size
     0 and has no body, and its next cursor is the window's end. Taken as "nothing there" the window would
     be landed without a log; that the last group read lies inside of it shows that there were some.
+
+    Worked example: a page from 100 with next 103 and 3 groups may say 102 as the last, and nothing else.
+    With next 108 it may say 107, 106, 105, ... down to 102, since cursors may jump. With 3 groups, next 102
+    is too near. A next cursor below 100 is no contradiction here: going back is `fetch.py`'s to refuse,
+    which knows the window.
     """
     empty = (page.count == 0, page.raw_bytes == 0, not page.body)
     if page.count < 0 or page.raw_bytes < 0:

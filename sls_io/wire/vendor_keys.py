@@ -93,7 +93,17 @@ def _read(found: Any) -> Keys:
 
 def _said(error: Exception) -> str:
     """Why a place has no keys, without anything that may hold one: code and sentence of an answer of STS,
-    else what the library itself says, up to where somebody else's words begin."""
+    else what the library itself says, up to where somebody else's words begin.
+
+    Story: the library asks a metadata service with the session's token in the address, and puts the address
+    into its exception: printed as it is, a log would have the token. So of an answer of STS the code, the
+    sentence and the request id are said, of the library's own errors what stands before the first colon,
+    and of any other the kind.
+
+    Worked example: `... result: {"Code": "NoPermission", "Message": "You are not authorized", "RequestId":
+    "R1"}` is said as `NoPermission: You are not authorized (request R1)`; a ValueError with a secret in it
+    is said as `ValueError`.
+    """
     text = str(error)
     with contextlib.suppress(ValueError, AttributeError, RecursionError):
         answer = json.loads(text.partition("result:")[2])

@@ -4,6 +4,11 @@ On one side the LogGroups as the emulator stored them, parsed with the vendor's 
 On the other the Parquet files that the table lists, opened with pyarrow. Nothing in between is
 shared with fetching, decoding or writing, and the ledger is not asked: a fault there cannot hide
 itself here. Every row is compared by identity (shard, cursor, place in the group) and by content.
+
+Why not compare counts, or sums: one log lost and another one doubled have the right count. Why not join two
+frames: a value would go through one cast on both sides, and a cast that is wrong would agree with itself.
+So each log has a byte that counts how often it was seen, at most twice. In memory are the stored groups, and
+one of them parsed: rows of a file come in the order of their groups.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -92,7 +97,11 @@ class _Group:
 
 
 def compare(stored: Iterable[Stored], rows: Iterable[Row], declared: Mapping[str, str]) -> Audit:
-    """Every stored log against every row; `declared` is column name -> declared type."""
+    """Every stored log against every row; `declared` is column name -> declared type.
+
+    Each row is one of same, doubled, different and unknown, and each log that no row stands for is missing:
+    `landed` is the sum of the four. A doubled row is not compared once more.
+    """
     audit = Audit()
     groups: dict[tuple[int, int], _Group] = {}
     for entry in stored:

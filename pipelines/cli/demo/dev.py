@@ -3,6 +3,15 @@
 An emulator, a steady producer for each logstore of access logs, a Spark that stays up, and Dagster's page
 with the schedules and sensors of all logstores on. State lies in var/dev and is kept from one time to the
 next; `--fresh` begins anew.
+
+The order of beginning and end is what this module is about. The emulator is first and last: Dagster's sensors
+ask it from their first tick on. Spark's server is begun before Dagster and waited for behind it, since both
+take their time. Claims of an earlier time are let go before the first run, those of this time when Dagster
+and its runs have ended: done before, a run that still ends would take its claim again, and a landing at the
+command line would wait a group timeout for nobody.
+
+What dies is not treated alike. Emulator and Spark are started again, up to five times without success in
+between, since they lose nothing. Dagster is not: it is what the person looks at, and its log says why.
 """
 
 import itertools
@@ -162,7 +171,8 @@ def _run(output: Output, box: sandbox.Sandbox, logstores: list[Logstore], rate: 
 
 def takes_access_logs(logstore: Logstore) -> bool:
     """Whether generated access logs belong there: not where most of the declared columns are of something
-    else. Somebody's orders would stand among rows of nulls."""
+    else. Somebody's orders would stand among rows of nulls. Worked example: status, latency_ms and order are
+    two of three, so they are sent; status, order and z are not; without declared columns they are."""
     declared = set(logstore.columns)
     return 2 * len(declared & KEYS) >= len(declared)
 

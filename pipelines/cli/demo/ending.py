@@ -116,7 +116,8 @@ def first_rows(output: Output, logstore: Logstore, table: Table) -> None:
 
 def query(output: Output, logstore: Logstore, table: Table) -> dict[str, Any]:
     """One question asked of Spark and of pandas: rows by a column of few values, and the average of a number
-    where there is one; both answers side by side. Nothing where no column has few values."""
+    where there is one; both answers side by side. Nothing where no column has few values. Only the counts
+    must be the same: an average of doubles depends on the order in which they are summed."""
     words = [name for name, kind in logstore.columns.items() if kind in _WORDS]
     numbers = [name for name, kind in logstore.columns.items() if kind in _NUMBERS]
     frame = table.scan(selected_fields=tuple(dict.fromkeys([*words, *numbers]))).to_pandas()

@@ -8,6 +8,12 @@ Rules that both readers keep, since somebody has to say them: a line ends with L
 no record; a record that does not have the format is the key `line` with its bytes; a quote that never closes
 ends with its line; JSON null is no value. JSON inside a JSON value is compared by what it says, not by its
 blanks.
+
+Why lines are put together again and not parsed: a second parser would be written by the same people, with the
+same idea of what a syslog line is. The way back needs no such idea. It is not always one line: an access log
+without referer and agent was written short, or with two `-`; each of these is a mark that the log may have,
+and the first that is still in the bag is taken. Worked example: {"c": {"d": 1}} in the file is the same as
+c = { "d" : 1 } in the service; 1.50 and 1.5 are not the same.
 """
 
 import csv
@@ -52,7 +58,11 @@ class FileAudit:
 
 
 def compare_file(path: Path, format_name: str, delimiter: bytes, stored: Iterable[Stored]) -> FileAudit:
-    """Every record of the file at `path` against every stored log. `delimiter` is that of a CSV file."""
+    """Every record of the file at `path` against every stored log. `delimiter` is that of a CSV file.
+
+    The bag holds a mark of 16 bytes a record, how many records of it are left, and no line: a file of
+    any size is compared. Which lines are missing is found by reading it once more, only where some are.
+    """
     left = Counter(mark for _, mark in _marks(path, format_name, delimiter))
     audit = FileAudit(records=left.total())
     of_log = _OF_LOG.get(format_name, _alone)
@@ -123,7 +133,12 @@ def _csv(lines: Iterator[Numbered], delimiter: str) -> Iterator[tuple[int, Conte
 
 
 def _rows(lines: Iterator[Numbered], delimiter: str) -> Iterator[tuple[int, bytes, list[str] | None]]:
-    """(number of the last line, bytes, fields) of each record; no fields where the quotes are wrong."""
+    """(number of the last line, bytes, fields) of each record; no fields where the quotes are wrong.
+
+    A quote that never closes would take the rest of the file into its field. Then its first line alone is a
+    record, and the others that were taken are read again. Worked example: behind a header a,b the lines
+    `1,"x` and `2,y` are the whole line `1,"x`, and the record 2, y.
+    """
     csv.field_size_limit(2**31 - 1)
     again = deque[Numbered]()
     while True:

@@ -3,6 +3,12 @@
 Everything it makes lies in var/demo and is made afresh each time: the emulator's store, the
 catalog, the warehouse, Dagster's runs. Nothing of it is simulated: a consumer group, Spark tasks,
 Iceberg commits and Dagster runs are the real ones, only the service is the emulator.
+
+The acts show what is hard, and each has to happen for the proof to be one. Rows are received over several
+hours, so there are several windows a shard. The shard splits with rows on both sides of it, so children must
+wait for their parent: the micro-batch behind it closes the parent, and only the next one reads the children.
+The backfill asks for an hour that is there, and lands nothing. `--break-one-file` shows that the proof can
+fail: a proof that is always green proves nothing.
 """
 
 import itertools

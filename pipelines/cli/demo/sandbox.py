@@ -171,7 +171,11 @@ def started(
 
 
 def stop(process: subprocess.Popen[bytes], *, gently: bool = True) -> None:
-    """End one of our own children, as Ctrl-C would, then what is left of its session."""
+    """End one of our own children, as Ctrl-C would, then what is left of its session.
+
+    Dagster's runs are grandchildren: ending the child alone would leave them at work, on a table that the
+    next `dev --fresh` removes. So the whole group is killed, also where the child ended by itself before.
+    """
     if gently and process.poll() is None:
         process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):

@@ -25,7 +25,8 @@ _DEATHS_MAX = 5
 
 
 def free_address() -> str:
-    """An address on loopback where nobody listens now, with a session that all runs share."""
+    """An address on loopback where nobody listens now, with a session that all runs share. The port is let go
+    again: another program may take it before the server does, and then the server says so and ends."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"sc://127.0.0.1:{probe.getsockname()[1]}/;session_id={uuid4()}"

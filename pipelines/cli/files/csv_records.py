@@ -115,7 +115,8 @@ def joined(lines: Iterable[Numbered], delimiter: bytes) -> Iterator[Numbered]:
 
 
 def is_open(record: bytes, delimiter: bytes) -> bool:
-    """Whether the record ends inside quotes."""
+    """Whether the record ends inside quotes: so of `1,"x` and not of `1,"x""y"`. A quote in the middle of a
+    plain field opens nothing."""
     return b'"' in record and _unclosed(delimiter).fullmatch(record) is not None
 
 

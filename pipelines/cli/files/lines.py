@@ -11,6 +11,11 @@ there is none: the key is left out and counted. An empty text is a value, and is
 
 A syslog line is what RFC 3164 and RFC 5424 say, or what a syslog daemon writes to a file, with and without
 `<priority>`. A time without a zone is taken as UTC, one without a year as the last such time before now.
+
+Why JSON is taken apart here, member by member, and not by one call: what Python makes of it is another text.
+1.50 would be sent as 1.5, 0.10000000000000000001 as 0.1, and of a key that stands twice the first value would
+be lost. Worked example: {"a": 1.50, "b": null, "a": "x", "time": 1700000000} is the log
+a = 1.50, a = x, time = 1700000000 of that second, with one key left out for its null.
 """
 
 import json
@@ -172,7 +177,11 @@ def syslog(now_s: float) -> Parser:
 
 
 def month_time_s(value: str, now_s: float) -> float | None:
-    """`Nov 22 10:59:01` as unix seconds, the last one not over a day after `now_s`; None for no such time."""
+    """`Nov 22 10:59:01` as unix seconds, the last one not over a day after `now_s`; None for no such time.
+
+    Worked example, on 2026-01-02 00:00: Dec 31 10:00 is of 2025, Jan 2 20:00 of 2026 (a zone ahead of UTC may
+    be there already), Jan 4 00:00 of 2025, and Feb 29 of 2024, the last year that had one.
+    """
     match = _MONTH_TIME.fullmatch(value)
     if match is None or match[1] not in _MONTHS:
         return None
@@ -205,7 +214,8 @@ def local_time_s(value: str) -> float | None:
 
 def epoch_s(value: object) -> float | None:
     """Unix seconds of an epoch number (from seconds to nanoseconds), of an ISO text, one of `WRITTEN` or
-    one as in an access log, else None."""
+    one as in an access log, else None. Worked example: 1700000000, 1700000000123 and 1700000000123456 are
+    the same second, the unit told by the size; -1 and true are no time."""
     if isinstance(value, str):
         return _text_s(value)
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -1,5 +1,10 @@
 """What a load sends, for people and for programs: how much, and all that a log does not carry as
-its file has it."""
+its file has it.
+
+Each way in which a log is not its line is counted and said: a line kept whole, a key left out, a time that
+was not taken. The same sentences stand in a dry run, behind a load and in the demo's proof, so they come from
+one function. A file that is as usual has none of them, and then nothing is said.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -2,6 +2,11 @@
 
 The format is recognised from the first lines, or named. A file of no known format is no error: each line
 is kept whole, and `LogFile.recognised` says so.
+
+A file is read twice, once to its end before anything is sent. Story: a file of 10 GB has a line of 3 MB in
+its last tenth, which the service refuses. Found on the way, 9 GB are stored, and a second load stores them a
+second time: no later look tells a log that was sent twice from one that came twice. What can be read only
+once, a pipe, is taken as it comes; its first lines, which were looked at, are put before the others again.
 """
 
 import gzip
@@ -104,7 +109,11 @@ def _of_format(path: Path, format_name: str) -> LogFile:
 
 
 def detect(sample: list[bytes]) -> str | None:
-    """The format that most of these lines (without their ends) have, at least half of them; None for none."""
+    """The format that most of these lines (without their ends) have, at least half of them; None for none.
+
+    Worked example: two JSON objects and one other line are JSON, one of three is not. CSV is asked last: its
+    header and records are lines of any kind with commas, and a line of JSON has commas, too.
+    """
     if not sample:
         return None
     parsers = {name: _parser_of(name) for name in ("combined", "json", "syslog")}

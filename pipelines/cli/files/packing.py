@@ -1,6 +1,12 @@
 """Logs -> serialised LogGroups. No network here.
 
-LogGroups are built with the vendor SDK's own protobuf classes, the ones with bytes as values.
+LogGroups are built with the vendor SDK's own protobuf classes, the ones with bytes as values: what is loaded
+stands as the other side of a proof, so it shares no code with what decodes it.
+
+The service refuses a whole group for one log whose time is 7 days behind its clock or 15 minutes ahead. Such
+a log, and one without a time, gets the service's time, and is counted: a row of an archived file would else
+keep 999 others from being loaded. Worked example at second 1,000,000,000, groups of 2: logs of now, of 8 days
+ago, without a time and 901 s ahead are two groups, all four with that time, one counted late, one as future.
 """
 
 from collections.abc import Iterable, Iterator
@@ -121,6 +127,7 @@ def unpack_log(body: bytes) -> Any:
 
 
 def slices(total: int, pieces: int) -> list[range]:
-    """Row numbers 0..total in `pieces` runs of nearly equal length, none empty."""
+    """Row numbers 0..total in `pieces` runs of nearly equal length, none empty. Worked example: 10 rows in 4
+    pieces are 0-1, 2-4, 5-6 and 7-9; 2 rows in 4 pieces are two."""
     edges = [total * i // pieces for i in range(pieces + 1)]
     return [range(a, b) for a, b in pairwise(edges) if a < b]

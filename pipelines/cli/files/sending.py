@@ -49,7 +49,11 @@ def put(
 
 
 def put_patiently(client: Sink, body: bytes, *, clock: Clock = SYSTEM_CLOCK) -> None:
-    """Send a group once a shard takes it: a refused one was not stored, so sending it again is safe."""
+    """Send a group once a shard takes it: a refused one was not stored, so sending it again is safe.
+
+    Only a quota's refusal is tried again. Of any other error of the way nobody knows whether the group was
+    stored: a second try may store it twice, so it is raised, and the load says how far it surely came.
+    """
     until_s = clock.monotonic() + PATIENCE_S
     while True:
         try:

@@ -23,6 +23,12 @@ a fill: it lands what the ledger lacks of the asked hours, with a static holder.
 hours again that are there (`rework.py`); of a run of `<name>_rework` the config names which. A checkpoint
 that is selected beside one of these reports that nothing moved. A run that is both live and a backfill is
 refused: Dagster splits a backfill into runs, and these would claim shards side by side.
+
+The order of a live run's step, and why: it lands, tells each hour, yields `reconciled`, and yields the
+checkpoint only behind a check that passed. Dagster runs the code after a yielded check although the check
+failed, so the order alone would move a checkpoint past rows that are not there; `_landed` looks itself. What
+is red although the landing stands (a suspect shard, a service that failed before the end) is raised at the
+very end, when all of that has been told: a step that fails earlier stores none of its later words.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence

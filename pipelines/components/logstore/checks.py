@@ -112,7 +112,12 @@ def proven_by_landing(
 ) -> dict[str, Any]:
     """What a run that lands says of the proof, as `verdict`: the last one once more. Of a table that nobody
     has proven it takes the first, where it has `landed` and that costs little. Where none was taken nothing
-    is wrong: the check passes and says so, or the page of each new table would be yellow."""
+    is wrong: the check passes and says so, or the page of each new table would be yellow.
+
+    What is said again keeps its level and the time at which it was proven: a red proof stays red through any
+    number of landings, until somebody proves the table anew. Only its text begins with "Not proven by this
+    run", and only once, however often it is repeated.
+    """
     told = last_told(instance, logstore, [Kind.PROVEN]).get(Kind.PROVEN)
     if told is None or told.said.metadata.get(_NEVER):
         with suppress(SlsError):  # what landed stands, and whoever asks for the proof hears why it fails

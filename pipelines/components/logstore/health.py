@@ -150,7 +150,9 @@ def last_told(instance: dg.DagsterInstance, logstore: Logstore, kinds: Iterable[
     """The newest verdicts, of those that have one.
 
     All newest records in one question; a record of a check that a run is about to make has no verdict yet,
-    and only of such a check the one before is asked for.
+    and only of such a check the one before is asked for. Story: a proof runs for an hour. Were its empty
+    record taken, the check would have said nothing for that hour: each tick would tell a red finding anew,
+    and a landing would call the table never proven.
     """
     keys, storage = {check_key(logstore, kind): kind for kind in kinds}, instance.event_log_storage
     found, done = dict[Kind, Told](), COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
@@ -210,7 +212,9 @@ def _metadata(logstore: Logstore, found: Finding) -> Metadata:
 
 
 def _named(cures: Sequence[Cure], option: str) -> dict[str, str]:
-    """What each does -> how it is typed; several that say nothing of it are lines of one."""
+    """What each does -> how it is typed; several that say nothing of it are lines of one. Worked example:
+    `verify`, which proves it, and two things to do by hand are the entries "proves it", of one line, and "by
+    hand", of two: each name is a row of the page's table, and names must differ."""
     named: dict[str, list[str]] = {}
     for cure in cures:
         does = cure.does if isinstance(cure, Call) else "by hand"

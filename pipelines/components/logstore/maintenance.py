@@ -5,6 +5,9 @@ the same files twice, so there is one at a time: every launch of the job carries
 `sls/maintains`, whose limit the instance's queue keeps (`docs/deploy/dagster.yaml`), a tick
 while one is unfinished is skipped, and a run that finds an older one at work ends at once, for
 instances without that limit.
+
+The step is red where something is left unsettled, a commit whose answer was lost above all. What is only put
+off (an hour with a file that cannot be read) is a warning: the next maintenance looks again.
 """
 
 from collections.abc import Iterator
@@ -170,7 +173,14 @@ def maintaining(instance: dg.DagsterInstance, logstore: Logstore) -> dg.DagsterR
 
 
 def _refuse_second(context: dg.OpExecutionContext, logstore: Logstore) -> None:
-    """When two runs began at once, the one that was requested first goes on: they never both give up."""
+    """When two runs began at once, the one that was requested first goes on: they never both give up.
+
+    Story: A and B begin in the same second. Did each give up where it sees another one at work, both would
+    see each other and nobody maintain. Numbers of the run storage rise in the order of the requests, and both
+    runs see the same ones: A (41) sees nobody below 41 and goes on, B (42) sees 41 and ends. Raises
+    ConfigError for B. A queued run does not count, so B goes on where A is begun late, and then both do: that
+    costs looks at the same files, and no row.
+    """
     at_work = dg.RunsFilter(tags={MAINTAINS_TAG: logstore.name}, statuses=list(IN_PROGRESS_RUN_STATUSES))
     records = context.instance.get_run_records(filters=at_work)
     mine = next((r.storage_id for r in records if r.dagster_run.run_id == context.run_id), None)

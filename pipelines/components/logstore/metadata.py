@@ -3,6 +3,11 @@
 Dagster draws a plot of each number, with its name above. So the numbers of an hour and of a landing are the
 four that are worth one, named with their units; all else is text. MB is 10**6 bytes of logs as the service
 counts them, before compression.
+
+Three habits of the page decide how a value is written. A number gets a plot, so a snapshot id as a number is
+a plot of noise. JavaScript rounds integers from 2**53 on, so snapshot ids and cursors, which are that large,
+are text. And text may be markdown: `__error__` would be a bold "error", and a key in a gap's cause may hold
+anything, so lines from outside are escaped (`bullets`).
 """
 
 import re
@@ -62,7 +67,8 @@ def records(rows: Iterable[Mapping[str, Any]]) -> dg.MetadataValue:
 
 
 def _cell(name: str, value: Any) -> str | int | float:
-    """A receive hour in words; a snapshot as text, since the page rounds large integers."""
+    """A receive hour in words; a snapshot as text, since the page rounds large integers. Worked example: the
+    hour 490000 is 2025-11-24-16:00, 5 rows are 5, and 2**53 is the text 9007199254740992."""
     if isinstance(value, int | float) and abs(value) < 2**53:
         return hour_text(int(value)) if name == "hour" else value
     return "" if value is None else str(value)
@@ -264,7 +270,11 @@ def mirror(found: Mirrored | None) -> Metadata:
 
 
 def bullets(lines: Iterable[str]) -> dg.MetadataValue:
-    """A list; what the page would take for markdown in a line is shown as it is, except in backticks."""
+    """A list; what the page would take for markdown in a line is shown as it is, except in backticks.
+
+    Worked example: `a*b` and e_f in one line stay code and become e\\_f. With a backtick too few nothing of
+    the line is code: it is escaped as a whole.
+    """
     return dg.MetadataValue.md("\n".join(f"- {_as_it_is(line)}" for line in lines))
 
 
@@ -295,5 +305,6 @@ def version_tags(version: int | str | None) -> dict[str, str]:
 
 def short(number: float) -> dg.MetadataValue:
     """For the eye: the page shows every digit it is given. Two decimals; what is below 1 with its first two
-    digits, so that it is zero only where it is nothing."""
+    digits, so that it is zero only where it is nothing. Worked example: 1234.567 is 1234.57, 0.012345 is
+    0.012 and 0.00001234 is 0.000012: of 80,000 rows one with an error is not "0 %"."""
     return dg.MetadataValue.float(round(number, 2) if abs(number) >= 1 else float(f"{number:.2g}"))

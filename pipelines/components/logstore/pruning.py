@@ -3,6 +3,12 @@
 A live run takes about a quarter of a megabyte there (`docs/deploy/README.md`), and nothing of Dagster removes
 it. What the page shows stays: a run is kept that told the newest of an hour, of the checkpoint or of a check,
 and so is one that has not ended. Ticks have a setting of Dagster's own, `retention` in `dagster.yaml`.
+
+Why not all runs of an age: Dagster keeps an event with its run. Story: hour 07:00 was landed a year ago and
+nothing came of it since. With its run the event goes, the page shows the hour as missing, and the next
+backfill of what is missing asks for a year of hours. Worked example: a schedule of five minutes makes 288
+runs a day, twelve an hour. The newest word of an hour is that of the last of its twelve. So of the runs of a
+day about 24 stay for their hours after two weeks, and about 264 are deleted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -74,7 +80,8 @@ def upkeep_is_dry(config: Mapping[str, Any], logstore: Logstore) -> bool:
 
 
 def _old(instance: dg.DagsterInstance, name: str, ages: Ages, now_s: float, page: int) -> Iterator[str]:
-    """Ids of ended runs that are old enough."""
+    """Ids of ended runs that are old enough, a page at a time: a year of them is a hundred thousand records.
+    All are listed before the first is deleted, since a page begins behind a run that must still be there."""
     for job in _JOBS:
         wanted = dg.RunsFilter(job_name=f"{name}_{job}", statuses=list(_ENDED))
         cursor, more = None, True

@@ -1,7 +1,7 @@
 """Hours that are there already, done again: the modes `replace`, `errors` and `rest` of a run.
 
-The tag `sls/mode` says what becomes of the hours, so the ordinary dialogue of a backfill can say it,
-and so do the jobs <name>_replace, <name>_errors and <name>_rest:
+The tag `sls/mode` says what becomes of the hours, so the ordinary dialogue of a backfill can say it.
+The job <name>_rework has the tag `rework`, and its config names one of the last three:
 
     fill      what the ledger lacks; always done, and what a run without the tag does (`assets.py`)
     replace   what is there leaves and the hours are pulled again, all of a run in one commit

@@ -3,6 +3,11 @@
 A live run tells what nobody was told of yet: the newest event of each hour is compared with the newest commit
 of `main` that changed it. Its own hours are among these, and those of a run that died behind its commit, of
 `sls-lake land`, and of a replace whose answer was lost. Hour by hour, so that nothing has to be remembered.
+
+Worked example: commit 11 brought 07:00 and 08:00, 12 brought 08:00, 13 brought 09:00. Dagster's newest event
+of 07:00 has the data version 11, of 08:00 it is 11, too, and 09:00 has none: the run of 12 died behind its
+commit, and 13 was made at the command line. A live run that lands nothing itself tells 08:00 as 12 and 09:00
+as 13, and leaves 07:00 alone.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,10 @@
-"""Which keys the properties of a catalog name: a provider's, or a pair that stands there."""
+"""Which keys the properties of a catalog name: a provider's, or a pair that stands there.
+
+A pair has three names in each of PyIceberg's families: `s3` for files, `rest` for what signs the requests of
+a catalog, `client` for both. Who sets keys of one family must take away those of the others: PyIceberg looks
+for `s3.access-key-id` and then for `client.access-key-id`, and takes the session token from wherever one is
+left, and a token of other keys is refused by every store.
+"""
 
 from collections.abc import Mapping
 from typing import get_args
@@ -33,7 +39,11 @@ def keys_of(properties: Mapping[str, str]) -> Credentials | None:
 
 
 def with_keys(properties: Mapping[str, str], keys: Keys | None, family: str = "s3") -> dict[str, str]:
-    """`properties` with `keys` instead of those that stand there."""
+    """`properties` with `keys` instead of those that stand there, of whatever family.
+
+    Worked example: `s3.access-key-id`, `s3.secret-access-key` and `rest.session-token` leave, `uri` stays,
+    and keys without a token come as `s3.access-key-id` and `s3.secret-access-key` alone.
+    """
     if keys is None:
         return dict(properties)
     kept = {k: v for k, v in properties.items() if k.partition(".")[2] not in PAIR}
@@ -46,7 +56,8 @@ def pair(keys: Keys, family: str) -> dict[str, str]:
 
 
 def written(properties: Mapping[str, str], *families: str) -> Keys | None:
-    """The pair that stands in the properties, of the first of these families that has one."""
+    """The pair that stands in the properties, of the first of these families that has one. A name without its
+    secret is no pair: with `rest.access-key-id` alone and a whole pair of `s3` that of `s3` is taken."""
     for family in families:
         found = [properties.get(f"{family}.{name}", "") for name in PAIR]
         if found[0] and found[1]:

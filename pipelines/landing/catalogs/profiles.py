@@ -34,7 +34,11 @@ _FACTS = ("type", "network", "region")
 def expanded(said: Mapping[str, str]) -> dict[str, str]:
     """`said` with what the profile that it names makes of its facts; as it is where it names none.
 
-    Raises ConfigError for a fact that is missing or cannot be meant.
+    Raises ConfigError for a fact that is missing or cannot be meant. Worked example: type osstables with the
+    warehouse acs:osstables:cn-hangzhou:1:bucket/logs becomes type rest, the uri
+    https://cn-hangzhou-internal.oss-tables.aliyuncs.com/iceberg, signatures of `osstables` in cn-hangzhou,
+    files at https://oss-cn-hangzhou-internal.aliyuncs.com, and keys of the provider `default`. Keys that are
+    written there stay, and no provider is put beside them: whoever wrote them wants those.
     """
     kind = said.get("type", "").lower()
     make = _PROFILES.get(kind)

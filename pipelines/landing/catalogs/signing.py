@@ -4,6 +4,12 @@ PyIceberg's own signer needs boto3, takes its keys once and finds them where Ama
 interface for other ways to sign in (`AuthManager`) makes a header without seeing the request, and a signature
 is of the request. So the signature is one of `requests`, which sees each request as it will be sent; what is
 signed, and how, is botocore's.
+
+Two kinds of keys are renewed here, by the same rule: those that sign requests, and those that DLF lends for a
+table's files. Story: a run begins with keys that end in ten minutes, and a file is open for twelve. Its last
+part is refused, and the task has pulled and decoded all of it for nothing. So keys with less than
+`KEYS_AHEAD_S` left count as ended. Written keys have no end and are never asked for again: there is nobody to
+ask, and what is wrong with them only a person can change.
 """
 
 import hashlib
@@ -53,7 +59,13 @@ optimization for Iceberg tables")."""
 
 class Signature(AuthBase):
     """Signs each request. Keys of a provider are asked for again before they end, and once they were
-    refused."""
+    refused.
+
+    A refusal is only noted when an answer comes, and acted upon by the next request: the one that was refused
+    is the catalog's to try again or to raise. One lock for all threads, since each call of a catalog has a
+    thread of its own: without it ten calls with keys near their end would ask a role service ten times.
+    Raises ConfigError at once, before any request, where nobody said for which region it signs.
+    """
 
     def __init__(self, properties: dict[str, Any]) -> None:
         self._name = properties.get(SIGNING_NAME, "execute-api")
@@ -166,6 +178,9 @@ def lent(properties: Mapping[str, Any]) -> Keys | None:
     with, until they nearly end; else the table is loaded again. Where it lends none, the provider's own.
 
     A task has the properties without a secret, and asks once a process.
+
+    Keys whose end the catalog does not tell look as if they ended 1,080 s from now, so they count as ended in
+    180 s: so long whoever has them uses them without a word, and then asks here again.
     """
     keys = _standing(properties)
     if keys is None or keys.expires_s - SYSTEM_CLOCK.now() < KEYS_AHEAD_S:

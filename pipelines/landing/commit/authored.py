@@ -11,6 +11,19 @@ written anew without them, instead of marking them. The sweep deletes what leave
 
 Story: a landing reads the table, a person rolls it back, the landing appends on what is gone. Both
 require the `main` and the tag they read, so whoever comes second is refused and looks again.
+
+Why an error is told in three ways. After a request that was not accepted the table is loaded:
+
+    it has the commit                                     done: only the answer was lost
+    it has not, and is what the request required          LandingUnknown: the request may still arrive
+    it has not, and is something else                     LandingConflict: it is refused whenever it arrives
+    its history does not reach where the request began    LandingUnknown: nobody can tell any more
+
+The third line holds because refs never point back: a `main` that moved on is not the required one again,
+unless somebody rolls it back by hand. So "nothing was changed" is said only where it stays true. Worked
+example: main is at 7, an undo is sent as 8, and the answer is lost. Main at 8, or at 9 with 8 below: done.
+Main at 7: unknown, and asked for again the plan finds what is done by then. Main at 9 on top of 7: a landing
+was first, and 8 can only be refused.
 """
 
 import uuid
@@ -89,6 +102,17 @@ class Change:
     properties  of the table, set in the same commit
     regroup   write all data manifests anew, with at most so many files in each; 0: leave them
     manifests those of `content` that stay, where not all of them can be read; None: all
+
+    What the verbs make of it:
+
+        rollback            content an older snapshot; ledgers of then
+        undo, give up       dropped
+        replace             dropped, added, windows
+        mend, forget        dropped, added; rows are others or fewer
+        compact             dropped, added, same_rows
+        manifests           regroup, same_rows
+        repair-manifests    manifests, added, same_rows
+        pause, skip, abort  nothing but what stands beside the rows (`unchanged`)
     """
 
     content: Snapshot
@@ -316,6 +340,7 @@ def _manifests(
         _count(totals, file, 1)
     # Whoever writes files together has counted their rows; here nobody can have forgotten it.
     more = totals["total-records"]
+    # A repair lists files again that no manifest listed, so there rows may come; it has proven them itself.
     if change.same_rows and change.manifests is None and more:
         raise InvariantBroken(
             f"the rows of {'.'.join(table.name())} should stay, and there would be {more:+} of them; nothing "
@@ -332,7 +357,14 @@ def _staying(
 
     Only manifests that list a dropped file are written anew. In those, too, files that stay keep their
     sequence numbers, by which row-level deletes apply to them.
+
+    Worked example: three manifests list a and b, c, and d. With b and c dropped the first is written anew
+    with a, the second leaves, and the third is the very same file. What a drop costs follows from the
+    manifests that list the dropped files, not from the table.
     """
+    # Where manifests are lost, the content's totals are not to be believed, so they begin at zero and what is
+    # left is counted file by file. Else they are the content's own, and only what leaves and comes is
+    # counted.
     for manifest in change.manifests or ():
         for entry in entries_of(table, manifest):
             _count(totals, entry.data_file, 1)

@@ -23,6 +23,10 @@ class Freshness:
 
     By the clock that says more: the monotonic one stands still while a machine is suspended, and the
     wall clock may be put back.
+
+    Worked example: a laptop is closed ten minutes after the first file and opened 13 hours later. The
+    monotonic clock says 600 s, the wall clock 46,800 s: not publishable. Put back by an hour instead, the
+    wall clock says less than nothing, and the 600 s hold.
     """
 
     def __init__(self, clock: Clock, timeout_s: float = SWEEP_FLOOR_S / 2) -> None:

@@ -94,6 +94,9 @@ def build(
     `properties` of the table are set in the same commit.
 
     Raises TransportError when its manifests cannot be written, and as `reading.py` does.
+
+    `snapshot_id` is drawn anew each time, so each try of an attempt has its own. Whoever was told nothing
+    looks for all of them in main's ancestry.
     """
     evolved = schema_updates(table.metadata, schema)
     staged = _staged(table, evolved)
@@ -103,6 +106,7 @@ def build(
         .fast_append()
     )
     for file in files:
+        # A DataFile that was pickled, as a task's is on its way here, has lost it.
         file.spec_id = state.spec_id
         producer.append_data_file(file)
     try:
@@ -139,6 +143,8 @@ def fence(table: Table, state: TableState, main: Sequence[TableRequirement]) -> 
     and lie in partitions of the other.
     """
     tag: tuple[TableRequirement, ...] = ()
+    # PyIceberg refuses to check any other ref of a table without snapshots; that main has none is required
+    # then.
     if state.head is not None:
         tag = (AssertRefSnapshotId(ref=codec.TAG, snapshot_id=state.tagged),)
     return (
@@ -160,6 +166,7 @@ def schema_updates(metadata: TableMetadata, schema: Schema | None) -> tuple[Tabl
         return ()
     if any(known.schema_id == schema.schema_id for known in metadata.schemas):
         return (SetCurrentSchemaUpdate(schema_id=schema.schema_id),)
+    # -1 is the one that was added last in this very request, whatever id the catalog gives it.
     return AddSchemaUpdate(schema_=schema), SetCurrentSchemaUpdate(schema_id=-1)
 
 
@@ -287,6 +294,9 @@ def _clamped(updates: tuple[TableUpdate, ...], state: TableState, now_ms: int) -
     Story: a clock ten minutes ahead lands, the next run's clock is right. With the very time of the last
     update PyIceberg takes the update for one without a time and writes its own clock's, ten minutes before
     the newest snapshot, and Spark refuses the table. So it is a millisecond later.
+
+    Worked example: the table was updated at 1600. By a clock at 1000 the snapshot gets 1601, by one at 2000
+    it gets 2000.
     """
     return _timed(updates, max(now_ms, state.last_updated_ms + 1))
 

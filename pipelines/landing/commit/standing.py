@@ -32,6 +32,10 @@ def commits(table: str) -> Iterator[Made]:
 
     Raises CommitStands for an error that came after one. Errors that speak of the table itself, or of a bug,
     stay what they are.
+
+    Worked example: "the catalog did not answer" after `made.snapshot(77)` becomes "snapshot 77 of bronze.logs
+    is committed and stands. What came after it failed: the catalog did not answer". Before any commit it
+    stays the TransportError that it is, and whoever reads it may run the same again.
     """
     made = Made(table)
     try:

@@ -7,6 +7,12 @@ is read for it again. Worked example: the ledger has landed [5, 9), a window of 
 rows at 4, 5, 6 and 8 of an hour. Cut at 5, 7 and 9 they are the cells 4, 5 to 6, and 8: one row is outside,
 two are in the window.
 
+Why not a question to the table for each sum (rows of a shard, rows of a window, rows outside): every question
+would read the files again, and each would need its own rule of what a row's hour is: four modules had one
+each before. The price of one rule is that all edges are named before the reading. An interval that cuts
+through a cell is refused (InvariantBroken): 2 rows at 5 and 6 say nothing of [5, 6), and a guess might delete
+rows that nobody named.
+
 Only the identity columns are read, each file once. Rows that are there twice are looked for where files may
 hold such (`stretches.py`): these are read once more, and their identities held together, about 35 bytes a
 row. In a table that only landings and compactions wrote there are none.
@@ -68,7 +74,12 @@ class Cell:
 
     def within(self, begin: int, end: int) -> bool:
         """Whether the rows are in [begin, end). Raises InvariantBroken when some are and some are not: the
-        rows were counted without an edge there."""
+        rows were counted without an edge there.
+
+        Worked example: a cell with rows at 5 and 6 is within [5, 9) and within [4, 7), not within [9, 12),
+        and asked for [5, 6) it raises. The edges 4 and 7 need not be edges of the counting: what matters is
+        that no row of the cell is on the other side.
+        """
         if self.last < begin or self.first >= end:
             return False
         if self.first < begin or self.last >= end:
@@ -131,7 +142,14 @@ Edges = Mapping[Key, _Longs]
 
 @dataclass(frozen=True)
 class Counted:
-    """The cells of files, the rows that are there twice, and the files that cannot be read."""
+    """The cells of files, the rows that are there twice, and the files that cannot be read.
+
+    files  by what they show: a path alone is not enough. Story: a snapshot shows file f, a later one shows f
+           with a delete file that hides 3 of its rows. Both counts are right, each for its own snapshot, and
+           who looks for a way back needs both at once.
+    twins  rows whose identity an earlier row has, by shard; a shard without such has no entry
+    lost   each file once, with why; of one that was lost at its second reading the cells are in `files`, too
+    """
 
     files: Mapping[Shown, Cells] = field(default_factory=dict)
     twins: Mapping[Key, int] = field(default_factory=dict)
@@ -183,7 +201,8 @@ def edges_of(origin: str, cursors: Mapping[int, IntervalSet]) -> Edges:
 
 
 def _sorted(cursors: Iterable[int]) -> _Longs:
-    # An interval may end behind every cursor there is.
+    # An interval may end behind every cursor there is: a gap with an unknown end does. An array of int64
+    # cannot hold such an edge, and no row can lie behind it.
     return np.array(sorted(cursor for cursor in cursors if cursor < 2**63), dtype=np.int64)
 
 
@@ -198,7 +217,16 @@ def totals(cells: Iterable[Cell]) -> dict[Key, Count]:
 
 def count(table: Table, tasks: Iterable[FileScanTask], edges: Edges, spread: Spread = HERE) -> Counted:
     """The rows of these files. A file that cannot be read is named, and the others are counted. Raises
-    TransportError when the storage does not answer, Misread as `reading.py` does."""
+    TransportError when the storage does not answer, Misread as `reading.py` does.
+
+    Two passes. The first one reads each file, cuts its rows at `edges`, and notes in which stretches they
+    lie. The second one reads again only files whose stretches of a shard overlap, those of one overlap
+    together, for twins. Of files that only landings wrote there is no second pass.
+
+    A file that is listed twice is counted once, and all of its rows are twins: the sums stay those of the
+    ledger, and the proof is still red. A file that is lost between the passes is named, and its cells of the
+    first pass stay.
+    """
     files, lost, twins = dict[Shown, Cells](), dict[str, Unreadable](), Counter[Key]()
     of, stretches = dict[Shown, FileScanTask](), defaultdict[Key, list[tuple[Stretch, Shown]]](list)
     tasks = list(tasks)
@@ -258,7 +286,12 @@ def _twins(table: Table, group: tuple[frozenset[Key], Portion]) -> tuple[dict[Ke
 
 
 def _doubled(parts: list[tuple[_Longs, _Longs]]) -> int:
-    """How many of these cursors and indexes an earlier row has; the parts are let go on the way."""
+    """How many of these cursors and indexes an earlier row has; the parts are let go on the way.
+
+    Worked example: (5, 0), (5, 1), (6, 0), (5, 1), (6, 1) have one row too many; (5, 0) three times has two.
+    What is no longer needed is deleted at once: at its highest this holds 35 bytes a row, and the rows are
+    those of all files that overlap.
+    """
     cursors, indexes = (np.concatenate(column) for column in zip(*parts, strict=True))
     parts.clear()
     order = np.lexsort((indexes, cursors))
@@ -276,7 +309,12 @@ def cells_of(table: Table, task: FileScanTask, edges: Edges, where: Filter | Non
 
 
 def cells_in(rows: Iterable[Identities], edges: Edges) -> Cells:
-    """The cells of these rows."""
+    """The cells of these rows, in whatever order they come: rows that came apart are joined again.
+
+    A cursor that is an edge belongs to the cell that begins there (side "right"), since intervals are
+    half-open. Worked example: the edges 5, 7 and 9 put rows at 4, 5, 6 and 8 into the places 0, 1, 1 and 2,
+    so there are three cells, of 1, 2 and 1 rows. A shard without edges is one cell an hour.
+    """
     found = dict[tuple[str, int, int, int], Cell]()
     for each in rows:
         cut = edges.get((each.origin, each.shard), _NO_EDGES)

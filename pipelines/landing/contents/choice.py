@@ -6,9 +6,21 @@ chosen files of a shard hold as many rows, with the same identity sum, as its le
 are tried first; files that are known to have left the table are tried last. Where these do not add up, other
 choices are tried for some seconds.
 
+Why not the newest files alone: a dead run leaves files that are newer than all of the table's, and a copy of
+the folder gives every file the time of the copying. Order only says where to begin; the sum of 64 bits
+decides. So a wrong order costs tries, and never takes wrong rows.
+
 Worked example: a shard has 30 rows in the ledger. A compaction wrote files a (10 rows) and b (20 rows)
 together as c (30 rows), and a dead run left d (7 rows). Neither a nor b can be chosen beside c. The first
 choice is the newest, c and d: 37 rows. It does not add up, so a choice without d is tried: c alone, 30 rows.
+
+How it is searched. Files that exclude one another are a *group*, and the sets that may be taken of a group
+are its alternatives: of a, b and c these are {c}, {a, b}, {a}, {b} and {}, of d {d} and {}. Shards that share
+a file are solved together, all others apart: what is wrong with one shard stays with it. Within such a room
+the first alternatives are summed once, and what they lack is looked for among *exchanges*: an alternative in
+the place of a first one, with what that adds. Here one exchange, {} for {d}, adds the -7 rows that are
+wanted. With n exchanges, sets of k of them are n**(k-1) tries, since the last one of a set is looked up by
+what it must add: of a thousand leftovers any three can be found by a million tries.
 """
 
 from collections import Counter, defaultdict
@@ -57,7 +69,9 @@ def choose(
     """Files that hold exactly what is `wanted` of each shard; no two of them share a row (`conflicts`: pairs
     of paths that do). What is wanted of the shards in `free` is unknown.
 
-    Where nothing adds up: the likeliest files, and their shards.
+    Where nothing adds up: the likeliest files, and their shards. Worked example: a shard wants 30 rows, and
+    its files are a (10 rows) and d (7 rows). No set holds 30, so both are taken and the shard is short. With
+    the shard in `free` both are taken, too, and nothing is short: nobody said how many there should be.
     """
     beside = defaultdict[str, set[str]](set)
     for one, other in conflicts:
@@ -87,7 +101,13 @@ def _groups(leaves: Collection[Leaf], beside: Mapping[str, set[str]]) -> Iterato
 
 
 def _alternatives(group: list[Leaf], beside: Mapping[str, set[str]]) -> list[tuple[Leaf, ...]]:
-    """Sets of files of a group without a conflict, the likeliest first; at least one set."""
+    """Sets of files of a group without a conflict, the likeliest first; at least one set.
+
+    A search in depth, with the newest file first: it is taken before it is left out. A file that has left is
+    the other way round, left out before it is taken, and comes behind all that have not: so the first sets
+    have none of them. Worked example: c holds the rows of a and of b. The newest being c, the sets are {c},
+    {a, b}, {a}, {b}, {}. When c is known to have left they are {a, b}, {a}, {b}, {}, {c}.
+    """
     ordered = sorted(group, key=lambda leaf: (leaf.left, -leaf.modified_s, leaf.path))
     found: list[tuple[Leaf, ...]] = []
     waiting: list[tuple[int, tuple[Leaf, ...]]] = [(0, ())]
@@ -123,7 +143,12 @@ def _together(
 def _solved(
     parts: Sequence[list[tuple[Leaf, ...]]], wanted: Sequence[Count], keys: Sequence[Key]
 ) -> list[tuple[Leaf, ...]] | None:
-    """One alternative of each part, so that they add up to what is wanted of `keys`; None: not found."""
+    """One alternative of each part, so that they add up to what is wanted of `keys`; None: not found.
+
+    Few exchanges are tried before many, none at first: what is wrong is mostly one leftover. The search
+    stops before a size that would take more than `_TRIES_MAX`, so it ends within seconds, and a choice that
+    it did not find is said to be short: a person sees a shard named, never a guess.
+    """
     chosen = [part[0] for part in parts]
     base = [_vector(each, keys) for each in chosen]
     goal = tuple(number for count in wanted for number in count)
@@ -184,7 +209,10 @@ def _vector(leaves: Sequence[Leaf], keys: Sequence[Key]) -> _Vector:
 
 
 def _minus(one: _Vector, other: _Vector) -> _Vector:
-    """Rows as they are, sums modulo 2**64."""
+    """Rows as they are, sums modulo 2**64: a vector has (rows, sum) of each shard, so odd places are sums.
+
+    Worked example: (5, 3) less (2, 9) is (3, 2**64 - 6).
+    """
     return tuple(
         (a - b) % SUM_MODULUS if at % 2 else a - b for at, (a, b) in enumerate(zip(one, other, strict=True))
     )

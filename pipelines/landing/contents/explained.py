@@ -75,6 +75,11 @@ class Compared:
         For shards with rows in lost files only the number is compared, lost rows included, and that none is
         behind what has landed: it would land again. The files stay as they are; what to do about them is
         named once the table has a ledger.
+
+        Worked example: the ledger knows 30 rows of shard 2, 20 can be counted, and one file cannot be read
+        that held 10 rows of the shards 2 and 3; shard 3 lacks nothing. That is accepted: 10 are missing and
+        10 are lost. With 19 rows it is not, since one more is missing than the file held. With 25 it is not
+        either: 25 and the 10 of the file are 35, so 5 of them are none that the ledger knows.
         """
         files = [each for each in self.lost if each.origin == ledger.origin]
         short = 0

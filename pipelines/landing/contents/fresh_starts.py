@@ -1,4 +1,15 @@
-"""Where a ledger that begins anew begins: behind the rows that are there and what was removed for good."""
+"""Where a ledger that begins anew begins: behind the rows that are there and what was removed for good.
+
+A table keeps its rows and loses its ledger (the tag is gone, the newest summary is damaged). A start that is
+too low lands rows a second time, or brings back what somebody removed for good; one that is too high leaves
+logs out, and nobody is told. So each shard has a floor, a start is refused below it and at or before the last
+row, and what lies between the last row and the start is what a person has said, in cursors or as a time.
+
+Worked example: a shard has rows up to cursor 640, and holds [100, 900) in the service. `rows` starts it where
+a pull of one LogGroup from 640 says that the next one begins, `latest` at 900, `begin` at 100, which is
+refused since the rows would land again. When retention has taken all before 700, `rows` starts it at 641: the
+first run names [641, 700) as a gap, where a start at 700 would hide it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,7 +53,15 @@ class Floors:
     newest: Newest | None
 
     def of(self, origin: str, shard: int) -> Cursor:
-        """The lowest start of one shard."""
+        """The lowest start of one shard.
+
+        Of a shard that lost rows in hour 7 the floor is the first cursor of 08:00, unless a ledger from after
+        that removal knows better. Worked example: 08:00 is cursor 900. Without a ledger the floor is 900, and
+        what else hour 7 had is not landed. With one that has landed [100, 700) it is 700: the removed rows
+        lie before that, and the hour goes on there. The ledger must know the same removals: one from before
+        may end at 500, removed rows lie at 600, and from 500 on they would land again. A shard that lost
+        nothing has 0, or the first cursor of the hour before which all is forgotten.
+        """
         before, gone = self.forgotten.before(origin), self.forgotten.of(origin, shard)
         lowest = self.client.cursor_at(shard, before * HOUR_S) if before else Cursor(0)
         if not gone.rows:

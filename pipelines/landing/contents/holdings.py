@@ -6,6 +6,11 @@ again. So the plan of an operation and the search for cures call the same rule, 
 once for all rules, and a rule can be tried on any world without a table. It ends: an answer is never asked
 for again, unless with more edges at which rows are cut, and of these there are only so many.
 
+Why not give a rule the table and the client: a rule that reads would read once for each rule and hour, could
+not be tried without Spark's files and a service, and would decide on answers of different moments. And why
+not read all that any rule may need before: of a year of hours a rule about one needs three files. The price
+is that a rule is begun anew with each answer, so it must be quick and change nothing.
+
 Worked example: `hour 7 can be landed again` first asks for the cursors of 07:00 and 08:00, then for the rows
 of two files of that hour, then answers. Hour 8 asks for 09:00 and for its own files only.
 """
@@ -62,7 +67,13 @@ class Listed:
     cursors: range | None = None
 
     def may_hold(self, cursors: Mapping[int, IntervalSet]) -> bool:
-        """Whether rows of these cursors of each shard may be in it."""
+        """Whether rows of these cursors of each shard may be in it, by what its manifest says. A file without
+        bounds may hold anything.
+
+        Worked example: shards 2 to 4 and cursors 100 to 250 may hold [200, 300) of shard 3 and [0, 101) of
+        shard 2, and nothing of shard 5. It may hold [0, 101) of shard 3, too, although only shard 2 has rows
+        so early: bounds are of the whole file, not of a shard.
+        """
         return any(
             (self.shards is None or shard in self.shards)
             and (self.cursors is None or intervals.overlaps(self.cursors.start, self.cursors.stop))
@@ -78,7 +89,12 @@ class Listed:
 class ServiceEdges:
     """What the service says of a logstore: up to when (unix seconds) it is settled by its clock, the shards
     that it lists, and, as far as was asked, the cursor of each mark of each shard that it has, and the
-    receive hours of single cursors; None of one that it has no more."""
+    receive hours of single cursors; None of one that it has no more.
+
+    All cursors of a mark are asked for at once, of all shards, and kept for all rules: two rules that look at
+    08:00 see the same. `settled_s` is the service's clock at the first question, less `settle_s` of the
+    settings: what is decided does not move while somebody reads a plan.
+    """
 
     settled_s: float
     listed: frozenset[int]
@@ -178,7 +194,8 @@ class Asking:
 
     def decide(self, rule: Callable[[Holdings], Answer]) -> Answer:
         """What the rule says once it knows enough. Raises what it raises, and TransportError when the service
-        or the storage does not answer."""
+        or the storage does not answer. A file that cannot be read is no error here: it is `lost`, and the
+        rule says what follows from that."""
         while True:
             try:
                 return rule(self.holdings)
@@ -194,6 +211,8 @@ class Asking:
         return [self.tasks[file.shown] for file in files]
 
     def _answer(self, asks: Asks) -> None:
+        # Edges only become more. Were a file counted at those of the newest question alone, two rules that
+        # ask for it in turn would take its cells from each other, and neither would ever end.
         both = (self._cut, asks.cut or {})
         self._cut = {
             key: np.unique(np.concatenate([each[key] for each in both if key in each]))

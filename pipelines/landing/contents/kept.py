@@ -7,6 +7,11 @@ Both answer rows as today's contract says. What is not part of a log's bytes sta
 tags of its group, causes that are about those, and columns that the contract does not own, since another
 engine may have filled them. Bytes that are no log (a whole LogGroup that cannot be taken apart, or a log that
 cannot be read) stay, too, unless a key that is declared `drop` or `hash` by now may be in them.
+
+Why the rows are decoded as a landing decodes a page, and not mended cell by cell: each rule of a contract (a
+repeated key, a value that does not fit, a digest) would be there twice, and the two would come apart. So the
+kept bytes are put into a page of their own, one log a LogGroup, and the decoder of landings reads it. What
+it says of cursors, groups and hours is of that page; so those columns are taken from the old row again.
 """
 
 from collections import Counter
@@ -74,7 +79,12 @@ class RowReader(Protocol):
 
 
 def mended(reader: RowReader, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """`batch` with each row that `reader` is about read again."""
+    """`batch` with each row that `reader` is about read again, in the same order.
+
+    Worked example: of rows 1, 2, 3, 4 the second and the fourth are chosen and become 20 and 40. Behind one
+    another they are 1, 2, 3, 4, 20, 40, and the places 0, 4, 2, 5 of these are taken: 1, 20, 3, 40. Order is
+    kept because a file whose rows rise is proven to have none twice without holding them (`stretches.py`).
+    """
     chosen = reader.chosen(batch)
     if not pc.any(chosen).as_py():
         return batch
@@ -87,7 +97,8 @@ def mended(reader: RowReader, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def kept_bytes(raw: bytes | None, error: str | None, pii: Mapping[bytes, str]) -> tuple[bytes | None, str]:
     """(`__raw__`, `__error__`) of a row that had these, as they may be kept while the keys of `pii` are
-    declared `drop` or `hash`."""
+    declared `drop` or `hash`. Where the bytes cannot be read, nobody can take one key out of them: they go
+    as a whole, and the error says that they were withheld."""
     told = error or ""
     if raw is None:
         return None, told
@@ -183,7 +194,11 @@ def _unhashed(declared: Declared) -> Declared:
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Slices whose kept bytes fit a page; a row without the bytes of a log stands alone."""
+    """Slices whose kept bytes fit a page; a row without the bytes of a log stands alone.
+
+    `size` is -1 behind a row that stands alone, so that the next one begins a slice whatever it holds. A
+    slice with such a row in it is not decoded (`_part`), and logs beside it would stay as they are.
+    """
     begin = size = 0
     errors = batch.column("__error__")
     for row, scalar in enumerate(batch.column("__raw__")):

@@ -1,6 +1,11 @@
 """The values of a filter as a column's type has them, exactly, or a sentence that says what it takes.
 
 What decides whether a row goes for good must not be rounded: a value that the column cannot have is refused.
+
+Why not cast and see: a cast finds a value for nearly everything. `n = 1.5` on a column of whole numbers would
+become 1 or 2 and take rows of that; the person who wrote it had another column in mind. Of a filter that
+takes no row by its values (`n = 1e30`) nothing would be lost, and yet it is refused: whoever asks for what
+cannot be there has made a mistake, and is better told so before the rows of `n != 1e30`, which are all, go.
 """
 
 import re
@@ -36,7 +41,11 @@ class Unfit(Exception):
 
 
 def pattern_of(kind: IcebergType, value: Value) -> str:
-    """The regular expression of a `like` pattern. Raises Unfit."""
+    """The regular expression of a `like` pattern. Raises Unfit.
+
+    Worked example: `a_b` is `(?s)^(?:\\x{61}.\\x{62})$`, `50\\%` takes the text 50% and no other. `x\\` is
+    refused, since its backslash escapes nothing; `x\\\\` is an x and a backslash.
+    """
     if not isinstance(kind, StringType) or not isinstance(value, str):
         raise Unfit("no `like`, only comparisons")
     if (len(value) - len(value.rstrip("\\"))) % 2:
@@ -88,6 +97,8 @@ def _number(value: Value) -> Decimal:
 
 
 def _int(kind: IcebergType, value: Value) -> int:
+    # 7.0 and '7' are 7; 7.5, 2**31 of an int, and true are refused. `adjusted` comes before anything is
+    # computed: `int` of 1e1000000 would make a million digits first.
     number = _number(value)
     bits = _INTS[kind]
     fits = number.is_finite() and number.adjusted() < 20 and number == number.to_integral_value()
@@ -101,6 +112,11 @@ def _float(kind: IcebergType, value: Value) -> float:
 
     Story: `d = 9007199254740993` would take the row of 9007199254740992.0, the nearest double, and delete
     what nobody named. `0.1` is what the nearest double is shown as everywhere, so it is that one.
+
+    So a value has at most three texts: all of its digits (0.1000000000000000055511151231257827...), the
+    shortest one that Python shows (0.1), and of a float also the shortest that tells it from other floats.
+    Worked example, a float column: 0.1 and 0.10000000149011612 are the same value, and 16777217 is refused,
+    since the nearest one is 16777216. 1e400 and 1e-400 are refused: they would become infinity and zero.
     """
     number = _number(value)
     if number.is_nan():
@@ -165,6 +181,8 @@ def _date(kind: IcebergType, value: Value) -> date:
 
 
 def _moment(kind: IcebergType, value: Value) -> datetime:
+    # Without a zone nobody knows which moment is meant. A seventh digit of a second is cut off by Python
+    # without a word, so the text is looked at, too.
     try:
         text = value if isinstance(value, str) else ""
         found = datetime.fromisoformat(text)

@@ -3,6 +3,15 @@
 Rows are counted one by one before they leave a table. Their identities are read, summed, and sorted into rows
 that the ledger calls landed, rows that were adopted, and rows that nothing explains. Rows of the last kind
 stop whatever was asked.
+
+Why count what leaves, when manifests have the number of rows of each file: the ledger keeps rows and a sum of
+identities of each shard, and no manifest knows identities. Nor is its number that of the rows that are seen.
+Story: another engine deletes 3 of an hour's 100 rows by a row-level delete, and the manifest still says 100.
+Lowered by 100 the ledger would agree with the table, and nobody would hear of the 3 rows. Lowered by the 97
+that leave it goes on to miss 3, and a proof says so.
+
+A whole hour leaves as whole files: undo and replace drop files, and rewrite none. So it is asked first which
+files an hour has (`whole_files`), then whether rows of it lie anywhere else (`elsewhere`).
 """
 
 from collections import defaultdict
@@ -90,6 +99,10 @@ def not_passed(held: Holdings, end_hour: int) -> str:
 
     Story: a shard is split, nothing of the children has landed yet, and somebody takes back an hour from
     before the split. The service tells that they have nothing of it.
+
+    Why it is asked at all: what a shard has still to land of an hour, the next live run brings, and an hour
+    that was taken back would be there in part. Only a listed shard is let go by the service's word: of one
+    that it lists no more there is no cursor to hold against the frontier.
     """
     service, end_s = held.edges, end_hour * HOUR_S
     over = end_s <= service.settled_s
@@ -127,6 +140,10 @@ def check_not_forgotten(held: Holdings, hours: range) -> None:
 
 def whole_files(held: Holdings, hours: range) -> tuple[Listed, ...]:
     """The files with rows of these receive hours; each holds rows of one hour of this origin only.
+
+    Worked example: of the hours 7 and 8 there are file a (partition says hour 7), file b (hour 8), and file c
+    (its partition says no hour, its bounds say 7 to 9). c is read. With rows of hour 9 only it is not among
+    the files; with rows of 8 only it is; with rows of 8 and 9 it cannot leave, and that is refused.
 
     Raises ConfigError when one holds others, too; those whose partition does not say so are read.
     """
@@ -256,7 +273,12 @@ def elsewhere(
 
 def _among(file: Listed, cell: Cell, cursors: IntervalSet, cut: Edges) -> bool:
     """Whether rows of a cell are in the intervals: its first or its last one, surely. Where an interval lies
-    between the two nobody can tell, and the file is counted once more."""
+    between the two nobody can tell, and the file is counted once more.
+
+    Worked example: a cell has rows from 10 to 50. [0, 11) and [50, 60) have one of them. Of [20, 30) nobody
+    can tell, so the file is asked for with edges at 20 and 30. Then either a cell begins and ends inside, or
+    none touches it. Most files are never counted a second time: what is asked is mostly a whole hour.
+    """
     if any(cursors.overlaps(at, at + 1) for at in (cell.first, cell.last)):
         return True
     if cursors.overlaps(cell.first, cell.last + 1):
@@ -333,7 +355,11 @@ def without_adopted(adopted: Adopted, leaving: Slice) -> Adopted:
 
 
 def lowered(ledger: Ledger, leaving: Cells) -> Ledger:
-    """Rows and sums less those that leave; the intervals stay landed, so nothing brings them back."""
+    """Rows and sums less those that leave; the intervals stay landed, so nothing brings them back.
+
+    Were the intervals taken out, the next run would land the removed rows again. Were rows and sum left, each
+    proof would miss them for ever.
+    """
     changed = {}
     for (_, shard), (rows, total) in totals(leaving).items():
         changed[shard] = ledger.shards[shard].counting(-rows, -total)

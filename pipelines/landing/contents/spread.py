@@ -10,6 +10,11 @@ are. Storage is reached with the worker's own keys (`worker.py`). What comes bac
 the error of a file that cannot be read does; here it refers to ours again, which has snapshots to look for a
 cure in. Worked example: 40 GB of small files are 80 parts, so 80 tasks. The 17th cannot read a file: its
 result is that Unreadable, and its receive hour is put off; the other hours are compacted.
+
+Why an error of ours is a result, while Spark's own ends all: a task that raises fails its job, and a job that
+failed has no results at all. So an Unreadable that was raised in a worker would cost the other 79 parts. A
+worker that died says nothing of its part, and for that no empty answer may stand: a compaction once took
+nothing for the files of an hour, and dropped the old ones.
 """
 
 import base64
@@ -133,7 +138,11 @@ class _Job:
 
 
 def in_groups(items: Iterable[Part], weigh: Callable[[Part], int], most: int) -> Iterator[list[Part]]:
-    """Items that follow one another, together at most so much; one that is more alone is a group."""
+    """Items that follow one another, together at most so much; one that is more alone is a group.
+
+    Worked example: items that weigh 3, 4, 9, 1 and 1 are, with at most 8, the groups (3, 4), (9) and (1, 1).
+    Order is kept and nothing is held beyond the group, so whoever asks for the first one waits for no other.
+    """
     group, weight = list[Part](), 0
     for item in items:
         more = weigh(item)
@@ -185,13 +194,21 @@ def _tried(work: Callable[[Table, Part], Result], table: Table, part: Part) -> "
 
 
 def _place(table: Table) -> tuple[tuple[str, ...], TableMetadata, dict[str, str]]:
-    """The table as it travels: no snapshot, whose ledgers may be megabytes, and no secret."""
+    """The table as it travels: no snapshot, whose ledgers may be megabytes, and no secret.
+
+    A task needs location, schemas, specs and properties; which files it reads stands in its part. What needs
+    the history, the cure of an error above all, is looked for on our side.
+    """
     none: dict[str, Any] = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}}
     metadata = table.metadata.model_copy(update={**none, "current_snapshot_id": None})
     return table.name(), metadata, public_properties(table.io.properties)
 
 
 class _Pickler(pickle.Pickler):
+    """Leaves the table out, wherever it stands in a value, and writes its name. An error of a file refers to
+    the table; pickled with it, each error would carry all metadata, and come back with a table that has no
+    snapshots to look for a cure in."""
+
     def __init__(self, stream: io.BytesIO, table: Table) -> None:
         super().__init__(stream, protocol=pickle.HIGHEST_PROTOCOL)
         self._table = table

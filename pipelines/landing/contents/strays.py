@@ -3,6 +3,14 @@
 Only the identity columns are read: each file once, and the files of one receive hour once more, together, to
 find those that share a row. A file is of use when all of its rows are of one logstore and one receive hour,
 and the ledger calls them landed or they may have been adopted. All others are leftovers.
+
+Why not take what lies in the folder: leftovers of dead runs, files of hours that were taken back, rows that
+were removed for good and the sources of a compaction lie there, too, and their names tell nothing. Here it is
+said what each file holds and which of them share a row. Which are the table's follows from the ledger's
+numbers (`choice.py`), never from a name or a time.
+
+Worked example: the ledger has landed [5, 9) of shard 3. A file with rows at 5 to 8 is of use. One with rows
+at 5 to 9 is not: the row at 9 is of a landing that died before its commit, and the next run lands it again.
 """
 
 import hashlib
@@ -79,7 +87,9 @@ class Stray:
 
 
 def known(table: Table, unreadable: Collection[str]) -> Known:
-    """From all snapshots that metadata has. `unreadable` are manifests that are known to be unreadable.
+    """From all snapshots that metadata has. `unreadable` are manifests that are known to be unreadable: they
+    are not asked for again, and count as unreadable of every snapshot that names them. A manifest that many
+    snapshots name is read once.
 
     Raises TransportError when the storage does not answer.
     """
@@ -102,6 +112,11 @@ def _left(main: Iterable[set[str] | None], seen: Mapping[str, Mapping[str, DataF
 
     A file has left between two snapshots when no readable manifest of the later one lists it, and every
     unreadable manifest of the later one was in the earlier one already.
+
+    Worked example: m1 lists x, m2 lists y. From {m1} to {m2} x has left. From {m1} to {b}, where b cannot be
+    read, nothing is known to have left: b may be m1 written anew. From {m1, b} to {m2, b} x has left, since b
+    is what it was and did not begin to list x. With {m1} once more behind these x is there again. Behind a
+    snapshot of which nobody knows the manifests all begins anew.
     """
     left, there, blind = set[str](), set[str](), set[str]()
     for manifests in main:
@@ -135,6 +150,11 @@ def look(table: Table, state: TableState, listed_now: Collection[str], known: Kn
     files that main is known to list).
 
     Raises ConfigError for storage that cannot be listed, else as `reading.py` does.
+
+    A path is compared as the storage has it, without scheme and host: a manifest says s3://bucket/f or
+    file:///f, a list says bucket/f or /f. Compared as they are written, each file would be there twice, once
+    by either name, and its rows would never add up. What a manifest calls it is the name that is kept, since
+    a new manifest has to say the same. A file that only a manifest names has no time (0): it is the oldest.
     """
     folder = f"{table.location().rstrip('/')}/data"
     found = listed(table.io, folder, recursive=True)
@@ -163,7 +183,8 @@ def look(table: Table, state: TableState, listed_now: Collection[str], known: Kn
 
 
 def _held(table: Table, state: TableState, path: str) -> tuple[Place, dict[Key, Count]] | None:
-    """Where a file's rows are and how many of each shard; None for a file of no use."""
+    """Where a file's rows are and how many of each shard; None for a file of no use: of no rows, of several
+    hours or logstores, of a logstore without a ledger, or with a row that the ledger cannot have known."""
     rows = _read(table, path)
     places = {(each.origin, each.hour) for each in rows}
     if len(places) != 1:
@@ -206,6 +227,9 @@ def conflicts(
     one row twice.
 
     Raises as `reading.py` does; rows of a lost file among `there` are not there.
+
+    Only files of one place can share a row of it, so one place is looked at after the other, and memory holds
+    the identities of one hour. Files of `there` whose partition says no place are held against each place.
     """
     by_place = defaultdict[Place, list[Stray]](list)
     for stray in strays:
@@ -267,7 +291,13 @@ def _shown(table: Table, task: FileScanTask, origin: str) -> list[_Longs]:
 
 def _shared(files: list[_Longs]) -> set[tuple[int, int]]:
     """Which of these files (shards, cursors, indexes of their rows) share a row: pairs, the lower place
-    first; (a, a) for one that has a row twice."""
+    first; (a, a) for one that has a row twice.
+
+    All rows are sorted by identity, then by file, so equal ones stand side by side: in a run of three each
+    pair is one or two places apart. So places at a distance of 1, 2, ... are compared, until at a distance
+    nothing is equal: as many steps as the most frequent row has copies. Worked example: file 0 has (1, 5, 0)
+    and (1, 6, 0), file 1 has (1, 6, 0), file 2 has (2, 6, 0) twice. The answer is {(0, 1), (2, 2)}.
+    """
     numbers = np.repeat(np.arange(len(files)), [each.shape[1] for each in files])
     rows = np.concatenate(files, axis=1)
     order = np.lexsort((numbers, rows[2], rows[1], rows[0]))
@@ -285,7 +315,11 @@ def _shared(files: list[_Longs]) -> set[tuple[int, int]]:
 
 def entry_of(table: Table, stray: Stray, known: Known) -> DataFile | None:
     """The table's entry of a file: the one that a manifest had, or one made of the file's footer. None when
-    it is in no single partition of any of the table's specs. Raises as `reading.py` does."""
+    it is in no single partition of any of the table's specs. Raises as `reading.py` does.
+
+    An entry that counts other rows than the file holds is of another file under the same path: then the
+    footer decides, as for a file that no manifest names.
+    """
     path = stray.leaf.path
     there = known.entries.get(path)
     if there is not None and there.record_count == stray.leaf.rows:

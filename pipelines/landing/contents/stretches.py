@@ -8,6 +8,11 @@ Worked example: of a shard one file has the stretch (5, 0) to (8, 2), another on
 can be there twice, in a billion rows as in ten. A third one, which somebody appended in whatever hour, has
 (11, 3) to (20, 0): the second and the third overlap. A file whose rows stand in no order is one by
 itself.
+
+Why not the bounds that a manifest has of a file: those are other writers' word, and they say nothing of the
+order inside. And why not a set of all identities: at 16 bytes a row a billion rows are 16 GB, in the one case
+(nothing is twice) that is nearly always so. A false overlap costs a second reading and nothing else; so where
+it is in doubt, files overlap.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
@@ -45,7 +50,14 @@ class Overlap(Generic[Of, File]):
 
 
 def stretches_of(cursors: _Longs, indexes: _Longs) -> list[Stretch]:
-    """The stretches of rows of a shard, at least one, in the order in which they lie."""
+    """The stretches of rows of a shard, at least one, in the order in which they lie.
+
+    A stretch ends where the next identity is not above the last one, which an equal one is not either: two
+    equal rows side by side are two stretches that touch, so they overlap and are found. Worked example: the
+    identities (5, 0), (5, 1), (8, 0), (6, 0), (7, 0) are the stretches (5, 0) to (8, 0) and (6, 0) to (7, 0).
+    Their file overlaps with itself. Above `_STRETCHES_MAX` the answer is one stretch that does not rise: a
+    file in no order would have nearly as many stretches as rows, and those would be held for every file.
+    """
 
     def row(place: int) -> Identity:
         return int(cursors[place]), int(indexes[place])
@@ -59,7 +71,12 @@ def stretches_of(cursors: _Longs, indexes: _Longs) -> list[Stretch]:
 
 
 def joined(before: list[Stretch], more: list[Stretch]) -> list[Stretch]:
-    """The stretches of a file, with those of rows that lie behind them."""
+    """The stretches of a file, with those of rows that lie behind them: a file is read a batch at a time, and
+    where a batch ends is no break in its rows.
+
+    Worked example: (5, 0) to (8, 0) and then (8, 1) to (9, 0) are one stretch, (5, 0) to (9, 0). With (8, 0)
+    to (9, 0) behind them they stay two, since (8, 0) is there twice.
+    """
     if before and more and before[-1].rising and more[0].rising and before[-1].last < more[0].first:
         more = [Stretch(before[-1].first, more[0].last), *more[1:]]
         before = before[:-1]
@@ -70,7 +87,11 @@ def joined(before: list[Stretch], more: list[Stretch]) -> list[Stretch]:
 
 
 def overlaps(stretches: Mapping[Of, Iterable[tuple[Stretch, File]]]) -> list[Overlap[Of, File]]:
-    """Which files may hold rows of a shard twice; those that share a shard's rows, or a file, together."""
+    """Which files may hold rows of a shard twice; those that share a shard's rows, or a file, together.
+
+    Worked example: of shard s the files g and h overlap, of shard t the files h and i. The answer is one
+    group, the shards s and t with the files g, h and i: h would else be read once for each of its shards.
+    """
     found = dict[File, Overlap[Of, File]]()
     for key, those in stretches.items():
         for files in _overlapping(those):

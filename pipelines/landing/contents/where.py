@@ -18,6 +18,12 @@ and -0.0 are equal, NaN is equal to nothing: ask `is nan`. Of columns that are n
 Why not PyIceberg's own language: it splits names at dots, takes 1.5 for 2 where the column is a long,
 turns tabs into blanks, has no way to write a newline, a lone backslash or 1e299, and fails on maps. What
 decides whether a row goes for good must be exact.
+
+A text becomes a filter in three steps: it is parsed (`_parsed`), so that its shape is known; bound to a
+schema (`_bound_to`), so that each value is one that its column can have; and asked of batches (`taken`). Only
+the first two can fail, so a filter that was made takes or leaves each row of each file, and a removal that
+runs for an hour does not end in its middle because of a value. Worked example, with rows a = 1, a = 2 and a
+null: `a = 1` takes the first, `not (a = 1)` and `a != 1` the second, and the third is taken by none of them.
 """
 
 import re
@@ -180,7 +186,12 @@ class Where:
 
     def _pruned(self, tree: _BoundTree) -> BooleanExpression:
         """A part narrows the files only where every taken row fulfils it, which is so below `and` alone:
-        under `or` a row may be taken by the other part, under `not` by the opposite."""
+        under `or` a row may be taken by the other part, under `not` by the opposite.
+
+        Worked example: `__receive_hour__ < H and (a = 1 or a = 2)` reads the files before H. With `or` in the
+        place of that `and`, or `not` before it, all files are read. More files are only slower; one too few
+        would leave a row that was to go.
+        """
         if isinstance(tree, _Bound):
             if tree.field.name == _HOUR and tree.test.op in _PRUNE:
                 return _PRUNE[tree.test.op](term=_HOUR, value=tree.values[0].isoformat())
@@ -205,7 +216,11 @@ def parse(text: str, schema: Schema) -> Where:
 
 def _parsed(text: str) -> _Tree:
     """Parentheses are counted first, outside of texts: the parser calls itself for each, and Python's own
-    stack would end it in the middle."""
+    stack would end it in the middle.
+
+    `and` binds before `or`, `not` before both. Worked example: `a=1 or b='x' and a=2` is a=1, or both of the
+    others. `3 < a` is turned into a > 3, so that a test begins with its column wherever that was written.
+    """
     depth = deepest = 0
     for sign in re.sub(r"'[^']*'|\"[^\"]*\"", "", text):
         depth += (sign == "(") - (sign == ")")

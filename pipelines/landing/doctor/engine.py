@@ -2,6 +2,11 @@
 
 A driver that is well says nothing of its executors: they have their own Python, packages, environment, keys
 and network. So the same two questions are asked there, by a task that is carried as a landing's are.
+
+A task gives its line whatever it meets: a task that raises fails its job, and the other executors would not
+be heard. What is wrong is in the line, with the name of its machine, and is said once where several tasks
+there met the same. Keys do not travel: a task gets settings and resolves them where it is, as a landing's
+task does, so a machine without a role is found here and not at three in the morning.
 """
 
 import json
@@ -74,6 +79,10 @@ def _of_each_executor(engine: Engine, task: Task, within_s: float) -> list[dict[
     Spark gives each of its executors a task before it gives one a second, as far as they have room. So as
     many tasks as executors are enough, once all of these have come; and a first task takes seconds, which
     is longer than the others take to come.
+
+    Worked example: Spark knows one executor at first, and 16 tasks go there, since there may be others.
+    Meanwhile nine more have come. One of ten has answered, so 20 tasks are asked for, and then all ten have.
+    After `_ROUNDS_MAX` rounds whoever has not answered is busy, and the trial says how many of them.
     """
     answers: list[dict[str, str]] = []
     fewest = _TASKS_ELSEWHERE if engine.elsewhere else _TASKS

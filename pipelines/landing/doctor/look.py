@@ -19,7 +19,12 @@ DEADLINE_S = 15.0
 
 
 def look(logstore: Logstore, lake: Lake, engine: Engine, clock: Clock = SYSTEM_CLOCK) -> Iterator[Trial]:
-    """The trials, as they end. What they made is taken away, also where nobody waits for the rest."""
+    """The trials, as they end. What they made is taken away, also where nobody waits for the rest.
+
+    The service is asked before the catalog, and Spark's workers last: each group costs more than the one
+    before, and a person who sees a wrong key may end it there. Workers list shards only where the driver
+    could. The table of the trials is dropped behind the workers' file, which lies in its folder.
+    """
     listed = False
     with ExitStack() as stack:
         # Built where the first trial that needs it runs: it resolves the keys, which is a trial itself.

@@ -3,6 +3,13 @@ the shards by name.
 
 What stays behind: nothing. The heartbeat is sent in a consumer group of its own, which is deleted; in the
 logstore's own group a second consumer would be given shards that a run works on.
+
+Why so many questions, where one PullLogs would do: it fails with one error for many causes. A key that nobody
+set, a name that the network does not know, a clock that is off and a logstore that is not there are put right
+in four places. Each question has one cause, and stands before those that need it. Where a needed one is
+wrong the others are skipped: they would say the same in other words, and a person would begin at the last.
+
+What no call tells is no trial: whether a quota was raised, or what RAM will say to a call that was not made.
 """
 
 import socket
@@ -42,7 +49,12 @@ _METRICS = "Metrics"
 
 
 def of_service(logstore: Logstore, client: Callable[[], SlsClient], clock: Clock) -> Iterator[Question]:
-    """Each asks `client`, or what stands before it."""
+    """Each asks `client`, or what stands before it.
+
+    `client` is not called before "signature": making one resolves keys, which are a trial of their own. What
+    two questions need (the description of the logstore, the list of shards) is asked once and kept: `said` is
+    GetLogStore for "signature" and for "logstore", so its answer is of one moment for both.
+    """
     service = logstore.service
     place, name = f"{service.project}/{service.logstore}", _host(service)
     yield Question(
@@ -158,7 +170,12 @@ def _shards(shards: Sequence[Shard]) -> str:
 
 def _quota(logstore: Logstore, shards: Sequence[Shard]) -> Came | str:
     """What the settings ask beside what the vendor's pages allow. Whether a quota was raised for this account
-    no call tells, so a higher one is a note."""
+    no call tells, so a higher one is a note.
+
+    Worked example: 4 shards at 10 MB/s are at most 9,600 MB in a run of 240 s, as long as a budget lasts
+    unless told otherwise. With 20 MB/s in the settings the number stays, since what the service gives of a
+    shard does not follow from what is asked.
+    """
     budget = logstore.budget
     asked, least = budget.shard_mb_per_s, min(budget.shard_mb_per_s, SHARD_MB_PER_S)
     mb = len(shards) * least * budget.seconds_max
@@ -217,6 +234,8 @@ def _group(logstore: Logstore, client: SlsClient) -> Came | str:
 
 
 def _heartbeat(client: SlsClient) -> Came | str:
+    # The three rights that a run needs of a group, tried where they change nothing: to make one, to beat, to
+    # read checkpoints. A name of its own for each look: two looks at once would delete each other's group.
     name = f"{_PROBE}-{uuid.uuid4().hex[:8]}"
     try:
         client.create_group(GroupInfo(name, _PROBE_TIMEOUT_S, order=False))
@@ -233,7 +252,11 @@ def _heartbeat(client: SlsClient) -> Came | str:
 
 
 def _delete(client: SlsClient, name: str) -> None:
-    """Raises ConfigError, with the call that does it, for a group that stays."""
+    """Raises ConfigError, with the call that does it, for a group that stays.
+
+    An error says nothing of what was done: a delete whose answer is lost has deleted. So the list decides,
+    and the error is only told where the group is still among them.
+    """
     why = ""
     try:
         client.delete_group(name)

@@ -55,7 +55,12 @@ class Question:
 
 
 def made(questions: Iterable[Question]) -> Iterator[Trial]:
-    """The trials, one after the other, as they end."""
+    """The trials, one after the other, as they end.
+
+    Each is made when the one before it was taken: questions may be made on the way, from what came. Worked
+    example: keys (needed) are fine, name (needed) is wrong, identity and all behind it are skipped with "name
+    has to be well first". Had identity, which nothing needs, been wrong, those behind it would be asked.
+    """
     broken = ""
     for question in questions:
         came = (

@@ -4,6 +4,12 @@ A catalog that takes a commit without comparing what it requires would let two r
 setting shows that; sending a stale commit does. Worked example: the first commit requires that main is empty
 and makes it snapshot 1. A second one that was built on the empty table requires the same, and must be
 refused: main is at 1 by then. A catalog that answers "accepted" here must not be landed on.
+
+Why a table of its own, and the very code of a landing: the logstore's table may not be there yet, and a trial
+commit on it would be one that its history shows for ever. A commit put together for a trial would prove
+another one than the landing's, which requires main, tag, schema, spec and table id at once; a catalog may
+well compare the first of these and ignore the rest. Neither answer is believed. After each commit the table
+is loaded again, and what counts is whether the snapshot is in it, as behind a landing whose answer was lost.
 """
 
 import uuid
@@ -111,7 +117,12 @@ class Scratch:
         return Came(told, Grade.WRONG if mine else Grade.NOTE, changes)
 
     def files(self) -> Came | str:
-        """A file written, read back, listed and deleted. Raises ConfigError where one of it does not hold."""
+        """A file written, read back, listed and deleted. Raises ConfigError where one of it does not hold.
+
+        The list matters to the sweep, which deletes what no snapshot refers to: a list that lags behind by
+        minutes may show a deleted file and hide a new one. So the new file must be in the very next list.
+        Storage that cannot be listed is a note: landings work on it, and nothing there is ever swept.
+        """
         table = self._known
         folder = f"{table.location()}/data"
         path = f"{folder}/{_PROBE}"
@@ -132,7 +143,8 @@ class Scratch:
         return "all four"
 
     def committed(self) -> str:
-        """The first commit. Raises ConfigError where the table does not have it."""
+        """The first commit. Raises ConfigError where the table does not have it. The stale one is built here,
+        too, before this one is sent: both are true of the empty table, and only one may be taken."""
         first, self._stale = self._request(), self._request()
         refusal = publish.send(self._lake.catalog(), self._known, first, deadline_s=ANSWER_S)
         self._table = table = self._lake.load(self.name)

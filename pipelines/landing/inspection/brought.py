@@ -96,6 +96,10 @@ def landed_hours(
 
     Before the first landing there is no such time. Then they begin with the hour `since`, a year ago at most.
     Where there is none, hours older than the first row are not shown: the history may begin after them.
+
+    Worked example: rows came in hour 12, and all shards have reached 13:01, after 10:30 before: hours 10, 11
+    and 12, since the end of 10 was passed, too. Of a first landing it is hour 12 and, with 14:00 reached, 13;
+    with `since` 10, hours 10 to 13.
     """
     rows = set(with_rows)
     oldest = min(rows, default=reached_s // HOUR_S)

@@ -107,7 +107,12 @@ class _Way:
 
 def of_other_rows(case: Case, trouble: Trouble, *, pulled: bool) -> tuple[Cure, ...]:
     """The cures; where no command helps, what to do instead.
-    `pulled`: all that the service has was compared, so no other of its hours is in trouble."""
+    `pulled`: all that the service has was compared, so no other of its hours is in trouble.
+
+    Worked example: of hour 7 the table holds 2 rows and its landing brought 3, and the service has the hour:
+    `backfill --mode replace` of hour 7 comes first, then the rollback, then `table adopt`. Where no hour can
+    be replaced and the service was not compared, `verify --pull` comes first, which finds such hours.
+    """
     instead = ", instead of the rows that nothing explains" * trouble.strange
     found = _replaces(case, sorted(trouble.hours), instead)
     if trouble.missing and not pulled and not found:
@@ -194,7 +199,11 @@ def of_lost_files(case: Case, lost: Sequence[Unreadable]) -> tuple[Cure, ...]:
 
 def _ways(case: Case, relisted: _Way | None, lost: Collection[str], files: Collection[str]) -> list[Cure]:
     """What brings lost files back or gives them up, the way that loses the fewest rows first; `files` are
-    those of the logstore's own rows."""
+    those of the logstore's own rows.
+
+    Worked example: a rollback would lose 500 rows, to give up costs the 20 of the lost file: giving up is
+    named first. A way of which nobody knows what it loses is none: it is left out.
+    """
     given_up = _give_up(case, files) if files else None
     ways = [way for way in (relisted, _rollback(case, _BROUGHT_BACK, lost), given_up) if way is not None]
     found = [cure for way in sorted(ways, key=lambda way: way.cost) for cure in way.cures]
@@ -333,7 +342,11 @@ def _replaces(case: Case, hours: list[int], instead: str = "") -> list[Cure]:
 
 def replaceable(held: Holdings, hours: Sequence[int]) -> tuple[range, ...]:
     """These hours, as far as a replace accepts them, in spans that it accepts as a whole; with hours in which
-    rows of them lie."""
+    rows of them lie.
+
+    Worked example: asked for are 1, 2, 3 and 7, and a replace takes 1 to 3 as a whole, and 7: two spans.
+    Should it refuse 1 to 3, each of the three is tried alone. Of more than 48 hours the first 48 are tried.
+    """
     found, named = list[range](), list[range]()
     for begin, end in hour_runs(hours[:_HOURS_MAX]):
         whole = _accepted(held, range(begin, end))

@@ -1,6 +1,13 @@
 """Looking without touching: what a live run would do, and where every shard stands.
 
 Nothing here claims a shard, writes a file or commits. `preview` plans as if every shard were ours.
+
+What is asked does not grow with the number of shards, but for their heads, which are asked for eight at a
+time. Of the table metadata and manifests are read, and no file of rows.
+
+Story: a person moves a group's checkpoint ahead of the table. Whoever makes a lag of it says that nothing
+waits, while the next run lands from the frontier all the same. So lag and backlog come from ledger and
+service, and the checkpoint is only shown beside them (`ahead` says when it is further).
 """
 
 from collections import Counter
@@ -98,7 +105,11 @@ class ShardView:
 
 
 def read_ledger(logstore: Logstore, lake: Lake, client: SlsClient) -> Ledger:
-    """The proven ledger of the logstore; empty when there is no table yet and never was."""
+    """The proven ledger of the logstore; empty when there is no table yet and never was.
+
+    Raises LedgerBroken where the table contradicts itself, and for the table of another logstore, as a run
+    would.
+    """
     origin = client.origin()
     table = find_table(lake, logstore, client)
     if table is None:
@@ -117,7 +128,15 @@ def refusal(logstore: Logstore, lake: Lake, client: SlsClient) -> str:
 
 def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
     """What a live run that got every shard would do now, and why each shard waits. Before the first landing
-    it begins where the first start would."""
+    it begins where the first start would.
+
+    Worked example of what it may say: `first_start` and windows from the begin, where no table is there; no
+    windows and one reason for all shards, where `start` is to come; else windows, closings and gaps of the
+    very plan that a run would make.
+
+    Raises ConfigError and LedgerBroken where a run would be refused before it plans: columns that do not fit,
+    a named shard that is none, a newest landing that does not add up.
+    """
     contract = Contract.from_columns(logstore.columns)
     ledger = read_ledger(logstore, lake, client)
     table = lake.load(logstore.table)
@@ -176,7 +195,11 @@ def lacking_hours(
     logstore: Logstore, lake: Lake, client: SlsClient, hours: range, until_s: int
 ) -> frozenset[int]:
     """The receive hours, since 1970, of which the service has something before `until_s` that the
-    table has not. What a fill left behind, whatever made it stop."""
+    table has not. What a fill left behind, whatever made it stop.
+
+    Whether an hour has *something* is asked for, so it is not cut (`pieces=1`) and no budget ends it: a fill
+    that was bounded would call what lies behind its bound complete.
+    """
     surveys = survey_hours(client, client.shards(), hours=hours, until_s=until_s, pieces=1)
     ledger = read_ledger(logstore, lake, client)
     table = lake.load(logstore.table)
@@ -188,7 +211,11 @@ def lacking_hours(
 
 def hour_rows(logstore: Logstore, lake: Lake, origin: str, hours: Collection[int]) -> Mapping[int, int]:
     """Rows the table holds now of each of these receive hours, from its manifests alone; empty when
-    the table's partitioning no longer tells hours apart."""
+    the table's partitioning no longer tells hours apart.
+
+    Of a table that was partitioned anew by hand it gives nothing, and not a part: half of an hour's rows
+    would look like an hour of few.
+    """
     table = lake.load(logstore.table)
     found = dict.fromkeys(hours, 0)
     if table is None or not hours:
@@ -254,7 +281,11 @@ def kept_out(logstore: Logstore, lake: Lake, client: SlsClient) -> dict[str, int
 
 
 def _newest_snapshots(table: Table, ledger: Ledger) -> Mapping[int, int]:
-    """Shard -> the newest snapshot that brought a window of it."""
+    """Shard -> the newest snapshot that brought a window of it.
+
+    Stops once each shard of the ledger has one: a table of which all shards land goes back one snapshot, and
+    one with a shard that is quiet for a week goes back as far as its history reaches.
+    """
     found: dict[int, int] = {}
     for snapshot in ancestry(table):
         origin, windows = windows_of(snapshot)
@@ -267,7 +298,12 @@ def _newest_snapshots(table: Table, ledger: Ledger) -> Mapping[int, int]:
 
 def _lag_s(heads: Heads, entry: ShardLedger, head: Head | None, now_s: float) -> float | None:
     """Age of the oldest log that waits; 0 when nothing waits, None while retention is taking that log, and of
-    a shard that is gone."""
+    a shard that is gone.
+
+    Worked example: the frontier is 50, retention begins the shard at 80 and its end is 90: the oldest log
+    that waits is at 80, and its receive time counts. From 50 the service would answer that the cursor is
+    expired.
+    """
     if entry.closed or head is None:
         return 0.0 if entry.closed else None
     at = max(entry.frontier, head.begin)

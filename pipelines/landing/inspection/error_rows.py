@@ -114,6 +114,7 @@ def by_hour(table: Table, origins: Collection[str], first: int, stop: int) -> di
         if place is None or owner is None or nulls is None or partition[owner] not in origins:
             continue
         hour, rows = int(partition[place]), task.file.record_count
+        # `__error__` is null where a row is whole: of 1,000 rows with 996 nulls 4 have an error.
         before = found.get(hour, HourErrors())
         found[hour] = HourErrors(before.rows + rows, before.errors + rows - nulls)
     return found

@@ -2,6 +2,11 @@
 
 The identities of rows are read once, those of all origins in one pass. Of origins whose rows are proven
 elsewhere, or that no ledger knows, the manifests tell how many rows there are.
+
+In this order: the newest landing, file by file; the windows that `main` still tells of; the service's second
+pull of what has landed; then one pass over the rows, cut at the edges of the ledgers and of these windows, so
+that the same cells answer for both; at last the files that are read whole. A file that is lost in any of them
+is named once.
 """
 
 from collections import Counter, defaultdict
@@ -168,7 +173,11 @@ def gather(
 
 
 def _files(table: Table) -> tuple[list[FileScanTask], list[Unreadable]]:
-    """The files of main, as far as its manifests can be read; and what cannot."""
+    """The files of main, as far as its manifests can be read; and what cannot.
+
+    Where a manifest cannot be read, the files of the others are still counted, and the numbers are said as
+    "at least". Where deletes by value hide rows, no file can be told, and none is read.
+    """
     try:
         return tasks_of(table, table.scan()), []
     except Unreadable as error:
@@ -277,7 +286,11 @@ def _answers(client: SlsClient, ledger: Ledger, asked: Begins, name: str) -> dic
 
 
 def _never_landed(entry: ShardLedger, begin: Cursor) -> Iterator[str]:
-    """What no run has landed, and the service has no more."""
+    """What no run has landed, and the service has no more.
+
+    Worked example: the frontier is 50, and the service's shard begins at 80: [50, 80) is lost, though no run
+    has named the gap yet. It is a note and no problem: what landed is there, and nothing can be done.
+    """
     if not entry.closed and entry.frontier < begin:
         yield (
             f"[{entry.frontier}, {begin}) had not landed, and retention has taken it: it is lost; the next "
@@ -286,7 +299,11 @@ def _never_landed(entry: ShardLedger, begin: Cursor) -> Iterator[str]:
 
 
 def _owed_no_more(entry: ShardLedger, begin: int) -> tuple[str, ...]:
-    """What was skipped, never landed, and can land no more, since the service's shard begins at `begin`."""
+    """What was skipped, never landed, and can land no more, since the service's shard begins at `begin`.
+
+    Worked example: [50, 90) was skipped. The shard begins at 70: [50, 70) is lost, and [70, 90) is still
+    owed. A shard that is gone counts as one that begins behind everything.
+    """
     gone = [gap for gap in entry.gaps if gap.cause == GAP_SKIPPED and gap.begin < begin]
     return tuple(
         f"[{gap.begin}, {min(gap.end, begin)}) was skipped and owed, and retention has taken it: it is lost"
@@ -297,6 +314,9 @@ def _owed_no_more(entry: ShardLedger, begin: int) -> tuple[str, ...]:
 def _asked_again(
     client: SlsClient, entry: ShardLedger, head: Head, asked: Begins, parts: Collection[Again], name: str
 ) -> tuple[str, ...]:
+    """A start that a policy chose may turn out to be too high, once the service shows logs from before it. Of
+    a shard of which nothing has landed the next run moves the start by itself; of another the logs are named
+    with the command that lands them. What is owed is not said here, since `ServiceShard.owed` says it."""
     start = None if entry.closed else begins_anew(client, head, entry, parts, asked)
     left = (part for part in parts if not part.owed and (start is None or not part.early))
     found = tuple(said_readable(part, asked.lowered, name) for part in left)
@@ -310,6 +330,8 @@ def _asked_again(
 
 
 def _shown_again(entry: ShardLedger, head: Head) -> list[str]:
+    """Where the ledger gave a shard up or closed it, and the service shows it, or more of it. Nothing is
+    wrong with the table then, and a proof is not green: the next live run settles it."""
     if entry.end == CURSOR_UNKNOWN:
         what = "calls this shard gone, and the service lists it and gives its cursors"
     elif entry.end is not None and (head.end > entry.end or not head.readonly):

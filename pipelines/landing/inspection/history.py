@@ -2,6 +2,13 @@
 
 Reads the table alone, the service is not asked, and also a table that landings refuse: this is where
 a person looks before deciding. Nothing is changed.
+
+All of it follows from what snapshots say of themselves. So it ends where they were expired (`kept_from`),
+while gaps and withdrawn intervals come from the newest ledger and are told at any age.
+
+Story: a table is rolled back to landing 3 of 5, and landing 6 follows. 4 and 5 are listed with `in_table`
+false: their snapshots are there, their rows are not. A list that left them out would leave the person without
+the one thing to look for.
 """
 
 from collections.abc import Collection, Iterator
@@ -127,6 +134,11 @@ def history(
 
     Raises ConfigError when there is no table yet, or one that sls-lake did not make, and LedgerBroken when
     the catalog has lost it.
+
+    A file of the table's own that cannot be read costs what needs it, files per hour and orphans, and no
+    more: the landings are told from the metadata, and `cures` says what settles the file. Nothing is called
+    an orphan while metadata of another table lies in the folder: its files would look like ours that nobody
+    needs.
     """
     table = lake.load(logstore.table)
     if table is None:
@@ -211,6 +223,13 @@ def find_orphans(
     """Files below the table's data folder that are not `needed` (`needed_by`), last written before then.
 
     Raises ConfigError for storage that is not read through pyarrow, else as `reading.py` does.
+
+    `older_than_s` is a moment, unix seconds: a file of a landing on its way is no orphan, and only its age
+    tells. Worked example: it is 100,000 and the floor is 86,400 s: files last written before 13,600 are
+    named.
+
+    Compared by the path as the storage has it: `s3://b/x` and `s3a://b/x` are one file. A file whose age the
+    storage does not tell is left out.
     """
     found = listed(table.io, f"{table.location()}/data", recursive=True)
     if found is None:
@@ -281,7 +300,11 @@ def _entries(
 
 
 def _in_table(table: Table) -> set[int]:
-    """Snapshots whose rows main has: a rollback goes on where it went back to, not at its parent."""
+    """Snapshots whose rows main has: a rollback goes on where it went back to, not at its parent.
+
+    Worked example: snapshots 1 to 5 are landings, 6 is a rollback to 3, 7 a landing. From 7 on the walk finds
+    7 and 6, and goes on at 3, not at 5: 7, 6, 3, 2 and 1.
+    """
     found: set[int] = set()
     newest = table.metadata.current_snapshot_id
     while newest is not None:

@@ -177,7 +177,12 @@ def landings_of(logstore: Logstore, lake: Lake, *, clock: Clock = SYSTEM_CLOCK) 
 
 
 def landings_in(table: Table, logstore: Logstore, *, clock: Clock = SYSTEM_CLOCK) -> Landings:
-    """The same of a loaded table. Raises as `landings_of`."""
+    """The same of a loaded table. Raises as `landings_of`.
+
+    From both ends: snapshots tell of committed ones, the names of files of those that no snapshot has, and a
+    property of the table of aborted ones, whose files may be swept by now. A committed landing may have files
+    among the orphans, too: those of windows that it lost.
+    """
     state, now_s = facts(table, damaged_too=True), clock.now()
     mine = origins_named(state, logstore.service.project, logstore.service.logstore)
     timeout_s = landing_timeout_s(logstore.budget.seconds_max)
@@ -205,7 +210,11 @@ def described(landing: OneLanding, table: Table) -> OneLanding:
 def _staged(
     orphans: Iterable[Orphan], mine: tuple[str, ...]
 ) -> tuple[dict[str, tuple[str, tuple[StagedFile, ...]]], int]:
-    """Run -> origin and files, of these origins; and how many other files are there."""
+    """Run -> origin and files, of these origins; and how many other files are there.
+
+    Worked example: `o/7/0123456789abcdef-9f31c0de-00000001.parquet` is of the origin `o`, hour 7, landing
+    `9f31c0de`. A compaction names its files otherwise: they count as others, and belong to no landing.
+    """
     found: dict[str, tuple[str, tuple[StagedFile, ...]]] = {}
     others = 0
     for orphan in orphans:
@@ -254,7 +263,12 @@ def _one(
     timeout_s: float,
     moved_s: float,
 ) -> OneLanding:
-    """A landing that no snapshot has."""
+    """A landing that no snapshot has.
+
+    Worked example: the first file is of 1,000 s, the last of 1,600, the time-out is 3,600 s. Up to 5,200 the
+    landing is open, then it hangs. Half of the sweep's floor is 43,200 s, and clocks may differ by 60: once
+    the table has a commit from after 44,260, it can be published no more.
+    """
     if run in state.aborted:
         return _aborted(run, origin, files, state)
     first_s, last_s = min(f.modified_s for f in files), max(f.modified_s for f in files)

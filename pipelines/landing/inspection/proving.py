@@ -4,6 +4,18 @@ Story of other origins: a logstore is renamed, the table goes on with the new on
 settings reach it any more, so a proof that looks at its own logstore alone leaves the old rows unproven for
 ever. So their rows are held against their ledgers, too. Rows of origins without a ledger (adopted as a
 number, or of other hands) are counted and named, no more.
+
+What is held against what, and what that finds:
+
+    rows and identity sum of a shard    the ledger's, and what was adopted    a row lost, added, exchanged
+    the identity of each row            all others of its shard               a row that is there twice
+    the cursor of each row              what the ledger calls landed          a row that no landing brought
+    the rows of a window                what its landing brought              in which hour it happened
+    rows and sum of a window            the service, pulled again             that both are what was sent
+
+The first three are of all rows, at any age. The last two need that snapshots or the service still have the
+window. A number alone would not do: with 5 rows twice and 5 others missing it is the same, and so it is with
+a row in place of another. The sum, mod 2^64, of a hash over (shard, cursor, index) tells them apart.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -46,6 +58,12 @@ def prove(e: Evidence) -> tuple[Proof, tuple[str, ...]]:
 
 
 def _prove_shard(e: Evidence, shard: int, there: Tally) -> ShardProof:
+    """A shard of which the ledger knows nothing may hold rows that a person adopted, and no others. One that
+    it knows is held against rows, identities, edges and the service's own end.
+
+    Worked example: the ledger has 3 rows with the sum 30. With 2 rows the shard is short; with 4 something is
+    strange; with 3 of the sum 31 it is both, since one row is missing and another is there.
+    """
     key, entry = (e.origin.id, shard), e.ledger.shards.get(shard)
     before, missing = e.state.adopted.of(*key), e.state.adopted.missing.get(key, 0)
     gone = e.state.forgotten.of(*key)
@@ -115,6 +133,9 @@ def _of_ledger(entry: ShardLedger) -> Iterator[str]:
 
 
 def _behind_the_end(entry: ShardLedger, answer: ServiceShard) -> Iterator[str]:
+    """A frontier beyond the shard's end cannot be: the ledger is of another logstore, or the service lost
+    what it had. Not of a closed shard, whose end was compared when it was closed, and not of one that begins
+    anew."""
     anew = bool(answer.shown) and entry.frontier == entry.start
     if answer.end is not None and entry.frontier > answer.end and not entry.closed and not anew:
         yield f"the ledger reached {entry.frontier}, the service ends at {answer.end}: not the same logstore"
@@ -182,13 +203,19 @@ def _first(texts: Sequence[str], more: str) -> tuple[str, ...]:
 
 
 def _emptied(e: Evidence, windows: Iterable[Window]) -> Iterator[_Wrong]:
+    """The hour is before all that is kept, so not one row may be there. The sign is 0: it is no hour that a
+    replace should land again."""
     for window in windows:
         if rows := e.windows[window][0]:
             yield window, 0, f"the table holds {rows} rows of an hour that is forgotten"
 
 
 def _unlike_landings(e: Evidence, windows: Iterable[Window], barred: _Barred) -> Iterator[_Wrong]:
-    """A window may lack rows that were kept out of its hour by a decision from after its landing."""
+    """A window may lack rows that were kept out of its hour by a decision from after its landing.
+
+    Worked example: a landing brought 3 rows, and 2 rows of the hour are kept out by now: 1, 2 or 3 rows are
+    right, since nobody knows which windows of the hour the two were in. 0 is short, 4 is over.
+    """
     for window in windows:
         rows, brought = e.windows[window][0], e.landed[window]
         out = barred.get(window.hour, (0, 0))[0]
@@ -245,6 +272,7 @@ def _unlike_service(
 
 
 def _unlike_windows(e: Evidence, windows: Iterable[Window]) -> Iterator[_Wrong]:
+    """Other rows in the same number count as missing, so that the hour is named and a replace is offered."""
     for window in windows:
         (rows, _), (had, _) = here, there = e.windows[window], e.told.windows[window]
         if rows != had:
@@ -273,7 +301,12 @@ class _Others:
 
 def _prove_others(e: Evidence) -> _Others:
     """Hold the rows of all origins but the evidence's own against their ledgers: number, identity sum, once
-    each; only the number where their sums were not asked for."""
+    each; only the number where their sums were not asked for.
+
+    An origin is wrong, too, where a file is lost that may have held its rows: its count may look right while
+    the manifests, and not the files, say how many there are. `None` among the short ones is a file of which
+    nobody knows the origin, so every origin may be short.
+    """
     if not e.there.listed:
         return _Others()
     found = {name: tuple(_wrong(e, name)) for name in sorted(accounted(e.state) - {e.origin.id})}

@@ -66,7 +66,11 @@ class ShardRunway:
 
     @property
     def overtaken_in_s(self) -> float | None:
-        """Seconds until retention reaches the frontier at the present pace; None: never."""
+        """Seconds until retention reaches the frontier at the present pace; None: never.
+
+        Worked example: 3 days are left, and half a receive second lands in a second: retention gains half a
+        second in each, and is there in 6 days.
+        """
         if self.left_s is None or self.pace is None or self.pace >= 1:
             return None
         return max(0.0, self.left_s) / (1 - self.pace)
@@ -102,7 +106,11 @@ class Runway:
         return any(s.suspect for s in self.shards)
 
     def limits(self, asked: Thresholds | None) -> Thresholds:
-        """Below how many seconds a warning begins, and an error; 0 for never."""
+        """Below how many seconds a warning begins, and an error; 0 for never.
+
+        Worked example, in hours: of a retention of 1 day a warning begins below 12 and an error below 3; of 7
+        days below 42 and 21; of 30 days below 180 and 24.
+        """
         if asked is not None or self.retention_s is None:
             return asked or Thresholds(0.0, 0.0)
         warn_s = min(self.retention_s / 2, max(self.retention_s / 4, _DAY_S))
@@ -129,6 +137,10 @@ def runway(
 
     No shards before the first landing: where the history begins is fixed by that one. Raises LedgerBroken
     when the table cannot be trusted, and what the service's calls raise.
+
+    What is shown as lost is only what a run would believe: a shard whose begin has passed its frontier is
+    asked of the planner once more, and its `suspect` then has the planner's own words. That second survey
+    costs calls, so it is made for such shards alone.
     """
     retention_s = client.retention_s()
     origin, table = client.origin(), find_table(lake, logstore, client)
@@ -179,6 +191,8 @@ def _look(
     now_s: float,
     pace: float | None,
 ) -> ShardRunway:
+    """A shard that is not listed counts as lost while the ledger has it open, for the planner to confirm. Of
+    a closed one only what is owed can still be lost."""
     owed, closed = _owed(entry), entry is not None and entry.closed
     gone = ShardRunway(shard, lost=entry is not None and not closed, pace=None if closed else pace)
     if listed is None or (closed and not owed):
@@ -234,7 +248,11 @@ _Old = tuple[Ledger, float]
 
 
 def _earlier(table: Table, origin: str, not_before_ms: int) -> list[_Old]:
-    """The ledgers of `main` since then, oldest first, and one from before where there is one."""
+    """The ledgers of `main` since then, oldest first, and one from before where there is one.
+
+    Ends at the first landing from before, so that the pace is over a whole day where the table is older than
+    that, and at a landing that does not know the origin: what is before it is of another history.
+    """
     found: list[_Old] = []
     for snapshot in filter(is_landing, ancestry(table)):
         ledger = ledgers_of(snapshot).get(origin)
@@ -247,7 +265,11 @@ def _earlier(table: Table, origin: str, not_before_ms: int) -> list[_Old]:
 
 
 def _pace(earlier: Iterable[_Old], entry: ShardLedger | None, shard: int, now_s: float) -> float | None:
-    """From the oldest of the ledgers in which the shard had reached anything."""
+    """From the oldest of the ledgers in which the shard had reached anything.
+
+    Worked example: the ledger of 5,000 s had reached 1,000; now it is 9,000 and the shard has reached 4,600:
+    3,600 receive seconds in 4,000 s, so the pace is 0.9, and the shard falls behind.
+    """
     for old, at_s in earlier:
         then = old.shards.get(shard)
         if entry is not None and then is not None and then.reached_s and now_s > at_s:

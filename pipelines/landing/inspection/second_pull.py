@@ -2,6 +2,10 @@
 
 The ledger and its sums were made from one pull; here a second one, at another time, tells the same
 numbers independently. Nothing is held, moved or written.
+
+Windows here are not those of the landings: one for each shard and receive hour, clipped to what the ledger
+calls landed and to where the service begins. So landings that have left the table's history are compared,
+too, and a compaction, which knows of no window, makes no difference.
 """
 
 from collections import defaultdict
@@ -76,7 +80,12 @@ def _bytes_of(ledger: Ledger, windows: list[Window]) -> int:
 
 
 def _pulled(service: Service, origin: str, table: Table, windows: list[Window]) -> SecondPull:
-    """Windows of one shard."""
+    """Windows of one shard.
+
+    A page that cannot be read stops one window, which is named (`missed`); a service that stays away ends the
+    whole pull with its own error, since nothing can be said of any window then. Barred rows are in these
+    counts: they are of the service, and who compares adds what is kept out.
+    """
     found, pace = SecondPull(), Pace(SHARD_MB_PER_S)
     with SlsClient(service) as client:
         for window in windows:
@@ -101,6 +110,9 @@ def _pulled(service: Service, origin: str, table: Table, windows: list[Window]) 
 
 
 def _kept(client: SlsClient, ledger: Ledger, hours: range | None) -> Iterator[tuple[Window, bool]]:
+    """The pieces of hours that the service keeps, each where the ledger has it landed: an hour with a hole
+    gives two windows. The second value says that the window begins where the shard does, so that retention
+    may have taken a part of its hour."""
     shards = [s for s in client.shards() if s.id in ledger.shards]
     until_s = int(client.now_s()) + 1
     if hours is None:

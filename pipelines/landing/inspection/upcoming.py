@@ -1,4 +1,10 @@
-"""What the next live run would plan: for those who only look, in the very words of the run."""
+"""What the next live run would plan: for those who only look, in the very words of the run.
+
+A rule of its own here would be a second opinion: it would call logs lost that a run only suspects, since the
+run asks for a second kind of answer first. So there is one surveyor and one planner. Who looks differs from
+who lands in what is held: all shards that are asked for. Suspicions of the ledger count as found at the
+begin, as a new run finds them.
+"""
 
 from collections.abc import Iterable
 

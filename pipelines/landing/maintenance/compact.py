@@ -197,7 +197,13 @@ def _why_left(looked: Looked, why: Why, origin: str, hours: Collection[tuple[str
 
 def _sorted_out(looked: Looked, target_bytes: int) -> Iterator[tuple[Why, tuple[str, int], FileScanTask]]:
     """Each file with the logstore and receive hour of its partition, and why it stays: `few` unless other
-    files of its hour can be written together with it."""
+    files of its hour can be written together with it.
+
+    The order of the questions is that of what a person can do: nothing, wait, ask another engine, nothing
+    more to gain. A file of an hour that is not sealed is `unsealed` whatever else it is. `_LARGE` leaves
+    files of three quarters of the target alone: two of them would never fit a part, and one more small file
+    is no reason to write 384 MB anew.
+    """
     table, folder = looked.table, f"/{FOLDER}/"
     sealed = {origin: sealed_before(ledger) for origin, ledger in looked.state.ledgers.items()}
     for task in tasks_of(table, table.scan()):
@@ -265,6 +271,10 @@ def _those(
     """Those in these places, whoever asked for files before; `taken` keeps what has come.
 
     Raises TransportError where they did not come, since Spark failed at an hour before.
+
+    Parts of several hours are one job, and its results come in the order of the parts. Worked example: hours
+    of 2, 1 and 3 parts take places 0 to 1, 2 and 3 to 5. An hour that is put off before it asks leaves its
+    files in `taken`, so the next one still gets its own.
     """
     taken.extend(islice(files, max(0, places.stop - len(taken))))
     if len(taken) < places.stop:
@@ -300,6 +310,11 @@ def _planned(
 
 
 def _check_shown(place: Looked, hour: CompactableHour, schema_id: int) -> None:
+    """Raises LandingConflict unless each of the hour's files is there, with all of its rows.
+
+    Other files of the hour do not matter: a backfill may have brought one, and it stays beside the new ones.
+    A file that has got row-level deletes since does, since the new file holds the rows that they hide.
+    """
     rows = rows_of(hour.origin, range(hour.hour, hour.hour + 1))
     there = _shown(tasks_of(place.table, place.table.scan(row_filter=rows)))
     if not _shown(hour.tasks) <= there or place.state.schema_id != schema_id:
@@ -315,7 +330,12 @@ def _shown(tasks: Iterable[FileScanTask]) -> frozenset[str]:
 
 
 def _order(schema: Schema) -> Callable[[FileScanTask], tuple[int, int, str]]:
-    """By first shard and cursor, so that the new files' bounds stay narrow."""
+    """By first shard and cursor, so that the new files' bounds stay narrow.
+
+    Worked example: files that begin at shard 1 cursor 5, shard 0 cursor 900 and shard 0 cursor 20 are taken
+    from last to first. A file without bounds counts as shard 0, cursor 0. Bounds are little-endian, as
+    Iceberg stores numbers; as bytes they would not sort by value.
+    """
     shard, cursor = (schema.find_field(name).field_id for name in _IDENTITY[:2])
 
     def key(task: FileScanTask) -> tuple[int, int, str]:
@@ -330,6 +350,11 @@ def written_together(table: Table, part: HourPart) -> DataFile:
     """The rows of a part's files in a new file; proven to be the same rows.
 
     Raises as `reading.py` does, and TransportError when the storage does not take them.
+
+    Three numbers must agree: the rows that were read, the rows that lie in storage, and what the manifest
+    said of the old files. The first two differ by a bug or a broken disk, and nothing may be committed. The
+    third differs where a file is not the one that the manifest describes, and then the table is what is
+    broken.
     """
     like, folder = part.tasks[0].file, f"{part.origin}/{FOLDER}"
     group_bytes = min(ROW_GROUP_BYTES, 8 * part.target_bytes)

@@ -53,6 +53,9 @@ def expired(
     main = [s.snapshot_id for s in ancestry(table)]
     room = max(0, snapshots_max - coming - len(named))
     kept = named | set([s for s in main if s not in named][:room])
+    # Asked of all snapshots, those beside main, too. Of 230 on main the oldest 30 leave; of 230 with 2 put
+    # aside by a rollback the 2 leave and the oldest 28; a tag of somebody's on the fourth keeps that, and the
+    # 31st leaves for it.
     if len(snapshots) + coming <= snapshots_max:
         return ()
     return tuple(s.snapshot_id for s in snapshots if s.snapshot_id not in kept and s.timestamp_ms < since_ms)

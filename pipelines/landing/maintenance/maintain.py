@@ -13,6 +13,13 @@ Story: A writes files and is paused for a day. The sweep finds files that nobody
 them, A wakes and publishes. Because of the refresh A's commit is refused, A loads the table again, and
 there its files are older than half of the floor, so it plans afresh. Whoever reads the table after the
 refresh writes files younger than it, and what is deleted is older than the refresh by the whole floor.
+
+The order is part of the rule. Compaction and manifests come first, since what they replace is only free once
+the snapshots that list it are expired. The expiry comes before the refresh, since the refresh is what refuses
+a rollback that was looked at before. Each step looks at the table anew: a landing may have come, or a loss.
+
+Worked example: 230 snapshots, 3 hours to compact, a sweep, 200 to be kept. The 3 commits make 233, the
+refresh will be one more, so 34 leave: 199 and the refresh.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -148,6 +155,9 @@ class Maintainer:
         clock: Clock = SYSTEM_CLOCK,
         on_event: Callable[[str], None] = lambda name: None,
     ) -> None:
+        # Worked example: runs of at most 10 hours need 3 x 36,000 s + 120 s, so a floor below 30 hours is
+        # refused; up to runs of 8 hours the day is about enough. A writer goes by half of `SWEEP_FLOOR_S`,
+        # whatever floor is named here (`freshness.py`), so a higher one is as safe.
         unknown_s = PUBLISH_DEADLINE_S + RELOAD_DEADLINE_S
         lowest_s = max(SWEEP_FLOOR_S, 3 * logstore.budget.seconds_max + unknown_s)
         if floor_s < lowest_s:
@@ -339,6 +349,11 @@ class Maintainer:
         return before, _manifest_count(changed.table)
 
     def _many(self, table: Table) -> bool:
+        """Whether the manifests are many, and writing them anew would at least halve them.
+
+        Worked example: 101 manifests of 41 files each would be 3. 101 manifests of 2,000 files would be 101
+        again: without the second condition each maintenance wrote them anew, for nothing.
+        """
         return _manifest_count(table) > self.manifests_max and 2 * _fewest(table) <= _manifest_count(table)
 
     def _refresh(self) -> Looked:
@@ -450,6 +465,8 @@ class Maintainer:
             return ()
 
     def _old_metadata(self, table: Table, now_s: float) -> tuple[Orphan, ...]:
+        # `commit_table` deletes no metadata, and a refused commit leaves its file, so they pile up. What the
+        # metadata log names stays: `left_too` and `table adopt` look for older states there.
         known = {_last(table.metadata_location)}
         known |= {_last(entry.metadata_file) for entry in table.metadata.metadata_log}
         if not any(_last(info.path) == _last(table.metadata_location) for info in _listed(table)):
@@ -460,6 +477,7 @@ class Maintainer:
         return tuple(_unknown(table, _METADATA, known, now_s - self.floor_s))
 
     def _delete(self, table: Table, files: Iterable[Orphan]) -> tuple[Orphan, ...]:
+        """What was deleted. A file that cannot be is put off by itself: the others need not wait for it."""
         gone = []
         for file in files:
             try:
@@ -546,6 +564,10 @@ def _stored_s(table: Table) -> float:
     """When the storage says that the newest manifest list was written: its own now.
 
     Raises LedgerBroken when it does not say.
+
+    Story: this machine's clock is three days ahead. By it each file is older than the floor, also one that a
+    run wrote a minute ago and is about to publish. The storage stamped that file and the refresh by one
+    clock, so the refresh tells its now.
     """
     head = table.current_snapshot()
     name = _last(head.manifest_list) if head else ""

@@ -72,7 +72,12 @@ def execute_repair(
 
 
 def _published(group: Coordinator, move: Move, *, held: bool) -> CheckpointReport:
-    """What became of it."""
+    """What became of it.
+
+    Worked example: the ledger has shard 0 at 500, shard 1 at 300 and shard 2 at 70; the group keeps 400, 350
+    and 70. Shard 0 moves, or is `not held` while others have it. Shard 1 is `ahead` and stays: never
+    backwards. Shard 2 is sent again where it is held, and is `unchanged` either way.
+    """
     if move.cursor is None or move.difference in ("gone", "ahead"):
         return CheckpointReport(move.shard, move.cursor or 0, CheckpointOutcome(move.difference))
     same = move.difference == "equal"

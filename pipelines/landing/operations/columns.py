@@ -8,6 +8,11 @@ one begins.
 Worked example: `latency_ms` was declared int and has landed; it should be double. The column of the table
 becomes `latency_ms_int`, with all its values; a new `latency_ms` of type double is null in the rows that are
 there. `sls-lake backfill --mode replace` lands hours again that the service still has, with the new type.
+
+Why an id and not a name: another engine that drops `status` and adds `status` has made a second column under
+the same name. The old files keep the first one's id, so all their values read as null, and nothing looks
+wrong. `--restore` gives the name back to the id that the newest landing wrote with. No file is touched by any
+of this: each is one commit of a schema.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -74,6 +79,9 @@ def plan_columns(
     `restored`: before that, sls-lake's own and the declared ones are put back under the ids that files have
     them by. Changes nothing. Raises ConfigError for a column that is not there or may not change, and when
     nothing has landed; LedgerBroken for a table that cannot be written to.
+
+    The plan has no `again`: a landing that commits meanwhile may have added columns, and then what a person
+    agreed to is another list.
     """
     place = look_at(lake, logstore.table, columns=not restored)
     table, schema, held = place.table, place.table.schema(), held_columns(place.table)
@@ -93,6 +101,8 @@ def plan_columns(
         return Planned(view, place, None, nothing=f"no column of {view.table} changes")
     number = next_schema_id(table.metadata)
     new = Schema(*after.fields, schema_id=number, identifier_field_ids=schema.identifier_field_ids)
+    # Columns that are as they were once are a schema that the table has. It goes by that one's id: a REST
+    # server would not add it again under another, and the snapshot would name a schema that is not there.
     known = next((s for s in table.metadata.schemas if s == new), new)
     change = authored.unchanged(place.head, place.state, Deed(Operation.COLUMNS, "; ".join(view.changes)))
     return Planned(view, place, replace(change, schema=known))
@@ -109,7 +119,12 @@ def _field(schema: Schema, name: str) -> NestedField:
 
 
 def _aside(name: str, schema: Schema, contract: Contract) -> str:
-    """The name it gets so that one of the declared type can begin; "" where it changes in place."""
+    """The name it gets so that one of the declared type can begin; "" where it changes in place.
+
+    Worked example: declared double. A column of type int becomes `latency_ms_int`, of decimal(10, 2)
+    `latency_ms_decimal_10__2`; a float widens in place, so the answer is "". No value is converted: what has
+    landed stays what it was, under another name.
+    """
     field = _field(schema, name)
     column = next((column for column in contract.shown if column.name == name), None)
     if column is None:
@@ -127,6 +142,10 @@ def _restored(schema: Schema, held: Held, contract: Contract) -> Schema:
 
     What took such a column's name since gets another one: somebody may have filled it. A declared column
     keeps the type it has, which may be a wider one that files have by now.
+
+    Worked example: `status` (id 101, int) landed. Somebody renames it to `code` and adds a `status` of type
+    string (id 102). 101 is `status` again, and 102 becomes `status_102` with the texts that somebody may have
+    filled in. Had 101 been dropped, it would come back at the end of the columns, with all its values.
     """
     names = {*SYSTEM_COLUMNS, *(column.name for column in contract.shown)}
     mine = [field for name, field in held.items() if name in names]
@@ -146,7 +165,12 @@ def _restored(schema: Schema, held: Held, contract: Contract) -> Schema:
 
 
 def _renamed(schema: Schema, names: Mapping[str, str]) -> Schema:
-    """`schema` with other names for some columns. Raises ConfigError for one that cannot be, or is there."""
+    """`schema` with other names for some columns. Raises ConfigError for one that cannot be, or is there.
+
+    All names change at once, so two columns can change places: {latency_ms: status, status: latency_ms} is
+    fine, and one after the other the first step would make two of one name. Names that differ in case only
+    are refused, since SQL does not tell them apart.
+    """
     changed = {_field(schema, old).field_id: new for old, new in names.items()}
     check_names(names.values())
     fields = [

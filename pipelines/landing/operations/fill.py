@@ -2,6 +2,13 @@
 
 Planned in the words of the run that does it, on the table as it is, or on the one that its first run would
 make. Changes nothing; the run itself looks again.
+
+Why the run's own planner, and not a simpler count: what a fill lands depends on budget, on edges of the
+service and on what others landed. A second planner would be right until the first one changes. So the survey,
+`plan_fill` and the check for rows in other hours are the run's own, and only the commit is left out.
+
+Before the first landing there is no ledger. It is made as the first run would make it, so that a dry run
+names windows, and no table is made for it.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -96,6 +103,9 @@ def plan_filling(
     if attempt is not None:
         attempt.check_not_there(logstore, plan)
     due = first or bool(plan.windows) or commit_due(plan.change, ledger)
+    # Story: retention took half of an hour. The plan has no window for it, since the service shows nothing
+    # more, and calls it complete; beside "100 rows cannot come back" that would read as a proof of the
+    # contrary.
     waits = {s: why for s, why in plan.waits.items() if not (lacks and why.kind is Why.NOTHING_MISSING)}
     nothing = "nothing more of these hours can land" if lacks else "nothing of these hours is missing"
     return PlannedFilling(view=_view(logstore, plan, waits, first=first), nothing=nothing, due=due)

@@ -100,6 +100,8 @@ def plan_forget_where(
     for task, (taken, live) in zip(tasks, found, strict=True):
         if taken:
             leaving = leaving.plus(slices.sorted_by(place.ledger, taken))
+            # A file leaves whole where all it has are rows of this logstore that are taken. -1 equals no
+            # count: with rows of others in it, or with row-level deletes, it is written anew.
             owned = live if not task.delete_files and live == task.file.record_count else -1
             (whole if sum(cell.rows for cell in taken) == owned else partly).append(task)
     news = barred - bars_of(place.state, place.origin)
@@ -136,7 +138,12 @@ def _about(asked: Where, from_now_on: bool) -> str:
 
 def _barred(place: Place, asked: Where, contract: Contract, *, mine: bool) -> tuple[str, frozenset[Bar]]:
     """The table's salt, and the values of the filter, none of which may land from then on. Raises ConfigError
-    for a filter that is no list of values, or a logstore that nobody lands any more."""
+    for a filter that is no list of values, or a logstore that nobody lands any more.
+
+    The reason for each refusal is that a landing must be able to ask it of a row on its way. A comparison
+    with `<` is no list of values; `__cursor__` says nothing of what a row says; a column that nobody declares
+    is in `__rest__` of later rows; and rows of another origin land by other settings.
+    """
     found = asked.values
     if found is None or found[0].name in _PLACES:
         raise ConfigError(
@@ -165,7 +172,12 @@ def _ending(
     place: Place, asked: Where, contract: Contract, reason: str, look: Callable[[], Place]
 ) -> Planned[Forget]:
     """The plan by which the values of the filter may land again. Raises ConfigError when none of them is kept
-    out."""
+    out.
+
+    Bars are keyed hashes, so nobody can list which values stand. Ending asks for the values again and
+    compares hashes: who does not know a value cannot end it. The bars of the logstore before it was deleted
+    and made again are ended along.
+    """
     found, standing = asked.values, bars_of(place.state, place.origin)
     if found is None:
         raise ConfigError(
@@ -223,6 +235,8 @@ def plan_forget_before(
         _check_none_missing(place)
     if place.origin == mine.origin:
         Asking(place, client).decide(lambda held: slices.check_passed(held, hour))
+    # The service is asked of the settings' own logstore only; of another one its ledger says how far it got.
+    # One that was deleted and made again lands nothing more, whatever its ledger had reached.
     elif not _same_logstore(place.origin, mine.origin):
         _check_reached(place, hour)
     whole = whole_before(place, hour)
@@ -253,6 +267,10 @@ def plan_forget_older(
 
     Nothing is needed where no such row is there and the service has none either, since no fill could bring
     one. Raises as `plan_forget_before`.
+
+    Worked example: a shard has reached hour 270, and 30 days ago was hour 280. Removed is what came before
+    270. Were it 280, the hours 270 to 279 would be forgotten before they ever landed, and no backfill could
+    bring them. With that shard at 900 it is 280.
     """
     place = look(lake, logstore, client)
     passed = (entry.reached_s // HOUR_S for entry in place.ledger.shards.values() if not entry.closed)

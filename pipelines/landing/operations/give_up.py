@@ -13,6 +13,12 @@ nothing of that hour lands again.
 Nobody can read any more which rows were in a lost file. Known are how many the table says, and which rows are
 left. So giving up is refused unless exactly that many rows are missing, shard by shard where each file is of
 one shard: a row that was lost in another way is never given up with them.
+
+Worked example: shard 0 has landed [0, 100) with 100 rows, and its ledger says so. One file is gone, and its
+manifest says: 30 rows, shard 0. The files that are left hold 70. 30 are missing and 30 were in the file, so
+it is given up: the ledger says 70 rows, their cursors are withdrawn, and 30 stand as missing beside it. Had
+the files held 69, somebody would have deleted a row by hand, too. Giving up 31 rows would hide that for ever,
+so it is refused.
 """
 
 from collections import defaultdict
@@ -144,6 +150,8 @@ def _sorted_out(place: Place, whole: Callable[[str], bool]) -> tuple[_Kept, list
                 read_whole(place.table, task.file)
             kept.append((task, found))
         except Unreadable as error:
+            # `file` is a text for a manifest: then nobody knows which files there are. A file of deletes that
+            # is gone hides fewer rows than before, and given up it would bring deleted rows back.
             if isinstance(error.file, str) or error.file.content != DataFileContent.DATA:
                 raise
             lost.append(task)
@@ -151,7 +159,11 @@ def _sorted_out(place: Place, whole: Callable[[str], bool]) -> tuple[_Kept, list
 
 
 def _short(place: Place, there: Slice) -> dict[int, tuple[int, int]]:
-    """Rows that are missing of each shard: landed ones, adopted ones."""
+    """Rows that are missing of each shard: landed ones, adopted ones.
+
+    The two are apart since they go different ways: landed ones leave the ledger and can land again, adopted
+    ones leave `Adopted`, and no landing brings them. Fewer than none means rows that nobody brought.
+    """
     origin, adopted = place.origin.id, place.state.adopted.shards_of(place.origin.id)
     landed, others = totals(there.landed), totals(there.others)
     found = {}
@@ -164,7 +176,13 @@ def _short(place: Place, there: Slice) -> dict[int, tuple[int, int]]:
 
 def _check_same_rows(place: Place, lost: Iterable[FileScanTask], short: Mapping[int, int]) -> None:
     """Raises LedgerBroken unless exactly the rows of the lost files are missing, as far as the table says
-    how many those were."""
+    how many those were.
+
+    Worked example: of a lost file of 30 rows of shard 0, 31 are missing of shard 0 and shard 1 has one too
+    many. The sums agree, and it is refused, since the file is of shard 0 alone. Were its bounds shards 0 to
+    1, nobody could tell, and the sums decide: it passes. With row-level deletes on the file 25 missing rows
+    pass, too: the deletes may hide the other 5.
+    """
     of_shard: dict[int, int] = defaultdict(int)
     rows, single, exact = 0, True, True
     for task in lost:
@@ -189,7 +207,12 @@ def _check_same_rows(place: Place, lost: Iterable[FileScanTask], short: Mapping[
 
 
 def _closed(place: Place, lost: Iterable[FileScanTask]) -> frozenset[int]:
-    """The hours of lost files of which nothing lands again."""
+    """The hours of lost files of which nothing lands again.
+
+    Story: a value was barred, so a landing left its row at cursor 12 out, and [10, 20) counts as landed with
+    9 rows. The file is lost. Withdrawn, a backfill would land all of [10, 20) and count the row at 12 as
+    barred a second time; removed for good, that row would come back.
+    """
     forgotten, origin = place.state.forgotten, place.origin.id
     return frozenset(hour for hour in _hours(place, lost) if forgotten.lacks(origin, hour))
 
@@ -222,6 +245,9 @@ def _cursors(
         pair for task in lost for pair in _extents(place, shard, cells, task.file, windows)
     )
     of = {(shard, cell.hour) for cell in cells if extents.overlaps(cell.first, cell.last + 1)}
+    # A cell says the first and the last cursor of its rows, not which lie between. So the files with rows of
+    # the same hour are read once more, cursor by cursor, and what they show is not withdrawn: it would land
+    # twice.
     near = [task for task, found in kept if any((c.shard, c.hour) in of for c in found.cells)]
     there = slices.cursors_of(place, near, shard)
     left = IntervalSet.of((c, c + 1) for c in there.tolist() if extents.overlaps(c, c + 1))
@@ -248,7 +274,21 @@ def _extents(
     file: DataFile,
     windows: Iterable[Landed],
 ) -> Iterator[tuple[int, int]]:
-    """Cursors of a shard that may have been in a lost file."""
+    """Cursors of a shard that may have been in a lost file.
+
+    From the best evidence to the least. Where the file's bounds name one shard, the rows lie between its
+    cursor bounds. Else they lie between the last row that is left of an earlier hour and the first one of a
+    later hour, since receive hours of a shard follow one another as cursors do.
+
+    A landing's window reaches further than its rows: the service jumps over cursors, so a page may end at 58
+    with the last row at 52. Without the window's own edges [53, 58) would stay landed, an interval without
+    rows that ends in the middle of a page.
+
+    Worked example: rows are left at 10 to 19 of the hour before and from 60 of the hour after, and a lost
+    file of the hour names no shard: [20, 60). With bounds 40 to 52 it is [40, 53), and with a window [40, 58)
+    of that hour, that too. Of [20, 60) `_cursors` then takes away what is left of the hour, say 30 to 39:
+    [20, 30) and [40, 60) are withdrawn.
+    """
     shards, span = bounds(place.table, file, "__shard__"), bounds(place.table, file, "__cursor__")
     hour = partition_hour(place.table, file)
     if hour is None:

@@ -8,6 +8,14 @@ Rows that turn out to have a value that may not land leave, and are counted as a
 
 How they are read stands in `contents/kept.py` and `contents/rest.py`. The identities stay, so the ledger
 stays too, but for rows that leave. Asked a second time it finds nothing that would change.
+
+Why not land the hours again: the service may have them no more, and it is not needed. A row with an error
+keeps the log's own bytes, and any other row keeps in `__rest__` what no column took. So a mend reads the
+files that have such rows and pulls nothing, however long retention has been over.
+
+Why the ledger may stay as it is: rows are summed over shard, cursor and index, which a mend never changes. A
+file that had 1,000 rows has 1,000 after it, or fewer by exactly those that may not land; all else is
+InvariantBroken before anything is committed.
 """
 
 from collections import Counter
@@ -114,7 +122,12 @@ class _Made(NamedTuple):
 @dataclass(frozen=True)
 class _Rereading:
     """How rows of these receive hours are read again, wherever it is done: called with the table and a file,
-    it writes that anew in the columns of `schema`. `cut`: the edges of the ledger."""
+    it writes that anew in the columns of `schema`. `cut`: the edges of the ledger.
+
+    Where files are many it is pickled and sent to Spark's workers, so it holds settings and values only, and
+    the reader is made where it reads. The same value does the dry run (`tried`) and the work, so what was
+    shown is what is done.
+    """
 
     mode: Kept
     logstore: Logstore
@@ -131,6 +144,8 @@ class _Rereading:
         contract, transform = Contract.from_columns(logstore.columns), Transform(logstore.transform)
         if self.mode == "errors":
             return _OwnRows(kept.FromBytes(contract, origin, self.schema, transform), origin, self.hours)
+        # Of a row without an error nothing is kept from before the transform: one that halves a number would
+        # halve it twice. `__raw__` is from before it, so rows with errors are read again through it.
         if logstore.transform:
             raise ConfigError(
                 f"the settings of {logstore.name} have a transform, and it has made these rows what they "
@@ -161,6 +176,9 @@ class _Rereading:
         again = map(partial(kept.mended, self.reader), rewrite.read(table, task, self.schema))
         file = rewrite.write(table, self.origin, task, self.schema, self._sifted(again, leaving))
         rows = sum(len(part.cursors) for part in leaving) + (file.record_count if file else 0)
+        # Counted are the rows that stay and those that leave. With row-level deletes the manifest counts rows
+        # that are hidden, so its number says nothing; but a file of which nothing at all is read was not
+        # chosen for that.
         if rows == 0 or (not task.delete_files and rows != task.file.record_count):
             name = ".".join(table.name())
             raise InvariantBroken(f"a file of {name} has other rows after they were read again")
@@ -202,6 +220,12 @@ class _Mending:
     def _change_on(
         self, deed: Deed, files: tuple[DataFile, ...], leaving: slices.Slice, now: Place
     ) -> authored.Change:
+        """The change on the table as it is by now.
+
+        Story: a person bars a value while rows are read again. The files were sifted by the bars of before,
+        and would bring rows with that value back into a table that says there are none. Raises
+        LandingConflict then, and LedgerBroken for rows that leave and that nothing explains.
+        """
         if bars_of(now.state, now.origin) != bars_of(self.place.state, now.origin):
             raise LandingConflict(
                 f"somebody decided meanwhile what may land in {now.name}; nothing was changed, run it again"
@@ -249,6 +273,9 @@ def plan_mend(
     whole = _Tried()
     for task, found in zip(there, tried, strict=True):
         whole = whole.plus(found)
+        # A file in which nothing would change is not written anew, though rows of it were looked at: that is
+        # why a second time finds nothing to do. Of a file that is written anew the rows that row-level
+        # deletes hide do not come along.
         if found.changed:
             _check_accounted(place, task)
             tasks.append(task)

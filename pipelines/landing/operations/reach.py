@@ -4,6 +4,12 @@ The service answers for an hour that it no longer has, or does not have yet, as 
 "nothing is missing" needs its clock, the oldest log it keeps, and what the ledger calls withdrawn, a gap or
 forgotten. For a cursor that retention took, the windows of landings tell its hour, as far back as snapshots
 are kept.
+
+Why the service alone cannot be asked: GetCursor for a time before a shard's oldest log answers with the begin
+cursor. An hour of which all is gone, and an hour in which nothing was sent, both have two equal edges. Why
+the ledger alone cannot be asked either: it keeps cursors and no hours, so of [0, 150) it does not know that
+this was 07:00 to 08:30. Only the windows of past landings have both, and they leave with their snapshots.
+What no window tells any more is `unsure`, unless something of these hours is known to be lost anyhow.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -69,7 +75,13 @@ def lacking(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> 
 
 def retention_took(client: SlsClient, lacks: Collection[Lack]) -> list[Lack]:
     """Those of `lacks` that retention has made for certain. It has not where an hour lies before the oldest
-    log and the service would still have it: nothing was received then."""
+    log and the service would still have it: nothing was received then.
+
+    Worked example: it is 06:30 of the next day, the service keeps 24 hours, and the hours 00 to 09 of this
+    day lie before the oldest log. What is older than 06:30 can be gone, so 00 to 06 stay in the answer: 06
+    since a part of it is. Of 07 to 09 the service would still have every log, so nothing came then. A service
+    that does not say how long it keeps logs (None) has taken nothing for certain.
+    """
     kept_s = client.retention_s()
     ended = 0 if kept_s is None else -int(-(client.now_s() - kept_s) // HOUR_S)
     found = [lack for lack in lacks if lack.kind in ("withdrawn", "gap")]
@@ -83,7 +95,12 @@ def retention_took(client: SlsClient, lacks: Collection[Lack]) -> list[Lack]:
 def not_over(logstore: Logstore, client: SlsClient, hours: range) -> range:
     """Those of these hours that the service still writes into, or whose newest logs have not settled: what
     came of them can land, and more will. They end at the service's clock, `settle_s` after their last
-    second."""
+    second.
+
+    Worked example: `settle_s` is 60 and 07 to 11 are asked for. At 09:00:30 the answer is 08 and 09: the last
+    logs of 08 may still come to light. At 09:01:00 it is 09 alone. Hours 10 and 11 are no part of it: they
+    are in the future, which is a `Lack` of its own.
+    """
     now_s = client.now_s()
     first = int(now_s - logstore.budget.settle_s) // HOUR_S
     return range(max(hours.start, first), min(hours.stop, int(now_s) // HOUR_S + 1))
@@ -133,7 +150,17 @@ def kept_of(
 ) -> StillThere:
     """What the service has of these cursors of each shard, which held `rows` rows. `landed` are windows with
     their rows. As soon as one cursor of a shard is lost, its rows that lie in no window count as lost,
-    too."""
+    too.
+
+    Rows are not spread evenly over cursors, so [0, 150) of [0, 300) is not half of the rows. Known are the
+    rows of whole windows. What is safe are windows that begin at or after the service's begin cursor, with
+    the rows that they landed with, and all else counts as lost.
+
+    Worked example: 300 rows land again from the windows [0, 100) of hour 07, [100, 200) of 08 and [200, 300)
+    of 09, with 100 rows each, and the service begins at 150. Up to 200 rows are lost, of 07 and 08. Of
+    [100, 200) all 100 count, since nobody knows how many lie before 150. Once the snapshot with the window of
+    09 is expired, its 100 rows are known to nobody, and all 300 count as lost.
+    """
     windows = {x.window: x.rows for x in landed}
     begins = {shard: each.begin for shard, each in oldest(client).items()}
     lost, hours = 0, set[int]()
@@ -149,7 +176,12 @@ def kept_of(
 
 
 def oldest(client: SlsClient) -> dict[int, Oldest]:
-    """The oldest log that the service keeps of each shard that it lists."""
+    """The oldest log that the service keeps of each shard that it lists.
+
+    A shard is left out where it goes, or its oldest log does, between one call and the next. Whoever looks it
+    up finds nothing, and takes it that the service has nothing of the shard any more: too much may be said to
+    be lost, never too little.
+    """
     found: dict[int, Oldest] = {}
     for shard in client.shards():
         try:
@@ -183,6 +215,10 @@ def _lacking(
     times = [x.at_s // HOUR_S for x in kept.values() if x.at_s is not None]
     landed = [x.window.hour for x in windows_in(table, origin)] if table is not None else []
     there = [*times, *landed, *(_hours_there(table, origin) if table is not None else ())]
+    # Three kinds of evidence bound what is "never": the oldest log of any shard, the oldest window of a
+    # landing, and the oldest file of the table, since windows leave with their snapshots and files stay. From
+    # the first hour with any of them on, an hour without rows may have been empty; only what is older than
+    # all of them never comes.
     never = range(come.start, min([come.stop, *there]))
     if never:
         since = (
@@ -212,6 +248,15 @@ def _of_ledger(
 def _withdrawn(
     shard: int, entry: ShardLedger, begin: Cursor, known: Iterable[Landed], hours: range
 ) -> Iterator[Lack]:
+    """What retention has taken of a shard's withdrawn cursors, an entry an hour of `known` windows.
+
+    `known` comes newest first, and each cursor is told by the newest window that had it: an hour that was
+    landed, taken back, landed and taken back again is counted once.
+
+    Worked example: [0, 300) is withdrawn and the service begins at 150. Windows say [0, 100) of hour 07 and
+    [100, 200) of 08, 100 rows each. Of 07 100 rows are lost, of 08 at most 100, at [100, 150). Where no
+    window tells of [0, 150) any more, one entry of the kind `unsure` covers all hours that were asked for.
+    """
     lost = entry.withdrawn.within(0, begin)
     rows: dict[int, int] = {}
     where: dict[int, IntervalSet] = {}
@@ -254,6 +299,9 @@ def _gaps(
 ) -> Iterator[Lack]:
     """Gaps between a window of an hour before and one of an hour after some of these hours."""
     for gap in entry.gaps:
+        # A gap has cursors and no hours. Its hours lie between those of the landings around it: the window
+        # behind it, or the service's word on the cursor behind it while that is still there, and the window
+        # before it.
         after = min((x.window.hour for x in known if x.window.begin >= gap.end), default=None)
         if after is None and begin <= gap.end < CURSOR_UNKNOWN:
             try:

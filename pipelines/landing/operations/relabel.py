@@ -233,6 +233,10 @@ def _behind(client: SlsClient, ledger: Ledger, listed: AbstractSet[int]) -> tupl
 
     One that the ledger has not closed is asked also where it is not listed: a list may be cut. It is gone
     where it says so itself; of a listed one that raises ShardGone.
+
+    Worked example: shards 0 and 1 have frontiers 500 and 300, the service ends them at 500 and 320, and lists
+    a shard 2 that nobody landed, with logs: 1 and 2 are behind. Where the list leaves 1 out it is asked all
+    the same.
     """
     unlisted = {shard for shard, entry in ledger.shards.items() if not entry.closed} - listed
     found = []
@@ -266,7 +270,12 @@ def _doubt_gone(client: SlsClient, first: ServiceError) -> str:
 
 
 def _doubt_made_anew(client: SlsClient, created_s: int) -> str:
-    """Why it may be the same one although it names another time of creation; "" where its shards do, too."""
+    """Why it may be the same one although it names another time of creation; "" where its shards do, too.
+
+    Worked example: the table's text says that it was created at 997, the service now says another time. Its
+    oldest shard was made at 1000, within 5 s of 997: it may be the same one, and it is in doubt. Made at
+    1003, all shards are younger, and the old logstore is gone.
+    """
     shards = client.shards()
     if shards and all(shard.created_s > created_s + _ANEW_S for shard in shards):
         return ""

@@ -3,6 +3,14 @@
 What is asked for is planned in `forget.py`; here is what it means for files, ledgers and what the table says
 from then on. Nothing leaves that came after the look: a commit is made on the table as it is then, and where
 other files hold the rows by then, it is refused.
+
+The ledger gives rows and sums away and keeps its intervals. Worked example: [0, 100) is landed with 100 rows,
+and 3 of them leave. The ledger says 97 rows in [0, 100), and 3 stand beside it as forgotten. Withdrawn, their
+cursors would be landed again by the next backfill of the hour; and a gap would say that the service had lost
+them.
+
+What leaves is counted twice: at the look, by which a person says yes, and when the files are written. Where
+the two differ it is a bug, InvariantBroken, and nothing is committed.
 """
 
 from collections import Counter
@@ -166,6 +174,15 @@ class Removal:
         )
 
     def _forgotten(self, now: Place, ledger: Ledger) -> Forgotten:
+        """What the table says from then on of what left and of what may not land.
+
+        Two ways, which exclude one another. Rows whose value may not land go into the count of barred rows of
+        their hour: the hour may land again without them. Others count as removed, and an undo or a replace of
+        their hours is refused from then on.
+
+        Raises LandingConflict where somebody else barred the table's first values meanwhile: they have
+        another salt, and hashes under two salts cannot stand side by side.
+        """
         forgotten = now.state.forgotten
         if self.barred:
             if forgotten.bars.salt not in ("", self.salt):
@@ -194,6 +211,8 @@ class Removal:
         if not self.barred or now is self.place or self.where is None:
             return
         looked = slices.fingerprint(files_of(self.place, self.where))
+        # What was looked at is known by path and by the row-level deletes on it; so a file that only lost
+        # rows since is looked at once more, and one that a compaction made is, too.
         news = [task for task in files_of(now, self.where) if shown(task) not in looked]
         if slices.slice_of(now, news, self.where).rows:
             raise LandingConflict(
@@ -204,7 +223,11 @@ class Removal:
 def _without(
     where: Where | None, origin: str, table: Table, task: FileScanTask
 ) -> tuple[DataFile | None, int]:
-    """A file written anew without the rows of a logstore that `where` takes, and how many these were."""
+    """A file written anew without the rows of a logstore that `where` takes, and how many these were.
+
+    A row whose `__origin__` is null is of nobody, and stays. With `where` None all rows of the logstore
+    leave, and those of others in the same file stay.
+    """
     schema, dropped = table.schema(), list[int]()
 
     def kept() -> Iterator[pa.RecordBatch]:
@@ -220,7 +243,11 @@ def _without(
 
 
 def deed_of(about: str, reason: str) -> Deed:
-    """What the table says of what was asked `about`, with the reason."""
+    """What the table says of what was asked `about`, with the reason.
+
+    Worked example: of a reason of 300 characters 200 are kept, and a line break in it becomes a blank: the
+    deed is one line wherever it is printed.
+    """
     note = printable(reason.strip())[:REASON_CHARS_MAX]
     return Deed(Operation.FORGET, f"{about}: {note}" if note else about)
 

@@ -12,6 +12,16 @@ is changed.
 With `without_missing` rows may be missing, but there is never a row too many: the files that are there are
 listed, the ledger stays, and `verify` names what brings the rest back. In a shard that does not add up, files
 of hours with rows removed for good are left out: nobody could say that they hold none of the removed rows.
+
+Why not go back to a snapshot whose manifests can be read: the data files are all there, and a rollback would
+pull again what landed since, or lose what retention took. Why not list every file of the folder: it also
+holds what dead runs left, what a compaction replaced and what was taken back, and listed, those rows are
+there twice or are back.
+
+Worked example: a manifest with 12 files is gone. Its shard has 100 rows in the ledger, and the manifests that
+are left list 80. The folder holds 15 files that none lists: the 12, and 3 of a dead run. A choice is looked
+for that holds exactly 20 rows with exactly the identity sum that is lacking; the 3 of the dead run are left
+over.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -154,6 +164,8 @@ def _taken(
     wanted = _wanted(state, found.there)
     useful = [stray.leaf for stray in leaves if stray.leaf.path not in there]
     # Of a shard with rows in a file that is listed and gone nobody knows what else is missing.
+    # What such a file held is part of the ledger's number and in no file that can be read. The exact sum is
+    # then out of reach, and a search for it would use up its tries and find that the shard does not add up.
     free = {key for key in wanted if any(x.origin == key[0] and x.may_hold(key[1]) for x in found.there.lost)}
     chosen = choice.choose(useful, pairs, wanted, free=free)
     _check_told_apart(place, useful, pairs, chosen.taken)
@@ -168,7 +180,12 @@ def _taken(
 
 
 def _wanted(state: TableState, there: Compared) -> dict[Key, Count]:
-    """Rows and identity sum that each shard lacks; fewer than none where there are too many."""
+    """Rows and identity sum that each shard lacks; fewer than none where there are too many.
+
+    Worked example: the ledger says 100 rows with the sum 10, 7 with the sum 1 were adopted, and 80 with the
+    sum 4 are listed: 27 rows with the sum 7 are wanted. Where 50 are known and 52 listed, it is -2: no file
+    makes that right, the shard does not add up, and `_proven` refuses.
+    """
     wanted = dict[Key, Count]()
     for key in _keys(state) | set(there.tallies):
         (rows, total), now = _known(state, key), there.tallies.get(key, Tally())
@@ -187,6 +204,9 @@ def _check_told_apart(
     ours, left = {leaf.path for leaf in taken}, {leaf.path for leaf in leaves if leaf.left}
     useful = {leaf.path for leaf in leaves}
     for one, other in sorted(pairs):
+        # Sums are over identities: shard, cursor and index. A file and its rewriting with another contract
+        # have the same rows by that. Passed over are pairs with a file whose rows are listed already, pairs
+        # of which none was taken, and pairs whose other file is known to have left main: there history tells.
         if not useful.issuperset((one, other)) or len(ours & {one, other}) != 1 or {one, other} & left - ours:
             continue
         if not strays.same_values(place.table, one, other):
@@ -208,6 +228,9 @@ def _proven(place: Place, found: _Listed, added: tuple[DataFile, ...], *, withou
     """How many rows are missing once main lists these files, too; read as they would be then.
 
     Raises LedgerBroken unless none are, or `without_missing`, and none are there that should not be.
+
+    It reads the entries that would be committed, and not the counts that the choice went by. An entry made of
+    a file's footer could be wrong by itself, and a manifest that says it would be believed by all readers.
     """
     table, state = place.table, place.state
     there = compare(table, _ledgers(state), tasks=[*found.tasks, *map(FileScanTask, added)])

@@ -109,7 +109,11 @@ class _Replacing:
         return Replacement(**of, windows=len(self.windows), running=self.running)
 
     def work(self, tools: Tools) -> "PlannedReplace":
-        """Pull and write the hours as a run does. Raises TransportError when a window ended early."""
+        """Pull and write the hours as a run does. Raises TransportError when a window ended early.
+
+        The files carry the age of before the first pull. After each refused try `again` looks at the table,
+        and the same files are sent: minutes of pulling are not done twice for somebody else's landing.
+        """
         tools.on_event("write")
         if tools.engine is None:
             raise InvariantBroken("a replace works with an engine")
@@ -205,7 +209,11 @@ def plan_replace(
     again = _windows(logstore, surveys, _only(before), hours)
     lacking = _windows(logstore, surveys, place.ledger, hours)
     # Retention may have gone on since the edges were asked for.
+    # `accepted` went by the edges of the hours, this goes by the very windows that will be pulled; what they
+    # do not cover is refused before anything is written.
     _check_covered(left.taken, _cursors(again))
+    # Both plans number their chains from 0. Under one number two windows of different plans would be one
+    # task, and share the bytes of one chain.
     chains = 1 + max((p.chain for p in again), default=0)
     more = tuple(replace(p, chain=p.chain + chains) for p in lacking)
 
@@ -262,6 +270,11 @@ def passed(ledger: Ledger, adopted: Adopted) -> dict[int, IntervalSet]:
 
     Not more: it would move the frontier past logs that are younger than the settle time, and a child past its
     parents. Of a shard with adopted rows nothing from before its start.
+
+    Worked example: history begins at 100, the frontier is 640, and a fill has landed [700, 720) beyond it.
+    What may land is [0, 640) and [700, 720): a fill may land what lies before the start, too. With adopted
+    rows it is [100, 640) and [700, 720): those rows lie somewhere before the start, no window knows where,
+    and pulled again they would be there twice.
     """
     strange, found = adopted.shards_of(ledger.origin), dict[int, IntervalSet]()
     for shard, entry in ledger.shards.items():
@@ -310,7 +323,15 @@ def _cursors(windows: Iterable[PlannedWindow]) -> dict[int, IntervalSet]:
 
 
 def _only(undone: PlannedUndo) -> Ledger:
-    """A ledger that lacks what would leave, and nothing else."""
+    """A ledger that lacks what would leave, and nothing else.
+
+    Gaps count as landed here. This ledger is asked what of the hours comes in the place of what leaves; what
+    the hours lack beside that, gaps among it, is planned by the true ledger and counted apart (`more`), since
+    only those windows are merged into it.
+
+    Worked example: [0, 640) has landed and [600, 640) leaves: landed is [0, 600), withdrawn [600, 640), and a
+    fill of the hour plans [600, 640) and nothing else.
+    """
     return Ledger(
         undone.ledger.origin,
         {
@@ -361,6 +382,8 @@ def _check_whole(windows: Iterable[PlannedWindow], written: Iterable[WrittenWind
 
 def _change(coming: _Replacing, current: PlannedUndo, attempt: Attempt) -> authored.Change:
     place, landed = current.place, attempt.landed
+    # Only what the hours lacked is merged. What lands in the place of what leaves is in the ledger already:
+    # merged, each of these windows would overlap itself and be lost.
     lacking = landed[len(landed) - coming.more :]
     skip = LedgerChange() if coming.skip is None else coming.skip.change
     merged = merge(place.ledger, Delta(place.origin.id, live=False, windows=lacking, change=skip))
@@ -383,7 +406,13 @@ def _change(coming: _Replacing, current: PlannedUndo, attempt: Attempt) -> autho
 
 def _without_barred(ledger: Ledger, current: PlannedUndo, again: Iterable[Landed]) -> Ledger:
     """The ledger, with what was kept out of these hours until now, and without what is kept out of those that
-    landed `again` in their place: rows that may not land any more are counted there and no more here."""
+    landed `again` in their place: rows that may not land any more are counted there and no more here.
+
+    Worked example: of the 40 rows of an hour 3 were kept out when it landed, so its shard counts 37. A value
+    was barred since, and pulled again 5 are kept out. The shard gets the 3 back and gives the 5 away: 37 + 3
+    - 5 = 35 rows, and their sums likewise. Without this the ledger, which a replace leaves as it is, would
+    call 2 rows missing.
+    """
     origin, then, now = ledger.origin, current.place.state.forgotten, current.commit.forgotten
     changed = dict(ledger.shards)
     for shard in current.taken:

@@ -7,6 +7,17 @@ would know that they were missing.
 
 It also settles a `main` that somebody moved by hand, which every landing refuses. With the landing that main
 was moved to, the ledger follows the move; with the snapshot of the newest landing, the move is taken back.
+
+Why a new commit, and not Iceberg's own `rollback_to_snapshot`: that moves `main` back and leaves the tag
+ahead of it. The rows are gone, the ledger still calls them landed, and so every landing refuses the table.
+And `main` is an old snapshot once more: that a commit which was checked against that one comes too late, the
+tag alone says then.
+
+Worked example: shard 0 has landed [0, 900), and is rolled back to a landing that knew [0, 300) and
+[400, 500), with [300, 400) withdrawn. Its frontier goes from 900 to 500, and the next runs pull [500, 900)
+again. [300, 400) leaves as well and stays away: that landing calls it withdrawn, so only a backfill that
+names its hour brings it. Shard 1 appeared since and has landed [40, 60): it keeps its start, 40, and all of
+it is pulled again.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -134,6 +145,9 @@ def plan_rollback(
 
     Raises ConfigError when that snapshot is not a landing in the table's history, LedgerBroken when
     its rows or files are not what its ledger says; `without_missing`: rows may be missing from it.
+
+    The plan has no `again`. Somebody who commits meanwhile brings rows that the person has not seen leave, so
+    the commit is refused and it is looked at anew.
     """
     table = _load(lake, name)
     state = facts(table, damaged_too=True)
@@ -143,6 +157,10 @@ def plan_rollback(
     now, then = _files_of_main(table), _files_then(table, target)
     _check_accepted(past, state.forgotten, without_missing=without_missing)
     moved = _Moved() if now is None else _moved(now, then)
+    # Nothing to do takes three: the same ledgers, a tag that main leads to, the same files. Story: the newest
+    # landing brought no row, and main was moved by hand to the one before. Ledgers and files are those of the
+    # newest; the tag alone tells that it left main. Unreadable manifests of main leave both counts None,
+    # never 0: going back is their cure.
     as_it_was = (given.ledgers, past.adopted) == (dict(state.ledgers), state.adopted)
     as_it_was = as_it_was and state.tagged is not None and landed_snapshot(table, [state.tagged]) is not None
     if as_it_was and (moved.files_leaving, moved.files_returning) == (0, 0):
@@ -177,6 +195,12 @@ class _Moved(NamedTuple):
 
 
 def _moved(now: Mapping[str, DataFile], then: Mapping[str, DataFile]) -> _Moved:
+    """What leaves main and what returns, by the paths of files; row-level deletes count no rows.
+
+    Worked example: main has a (10 rows) and b (20 rows), the landing had a and c (5 rows): 20 rows leave in 1
+    file, 5 return in 1 file. A row that a compaction wrote anew since leaves with one file and returns with
+    another, and counts in both numbers.
+    """
     leaving, returning = now.keys() - then.keys(), then.keys() - now.keys()
     rows = sum(_rows(now[path]) for path in leaving), sum(_rows(then[path]) for path in returning)
     return _Moved(*rows, len(leaving), len(returning))
@@ -247,7 +271,12 @@ def _target(table: Table, snapshot_id: int) -> Snapshot:
 
 
 def _since(table: Table, state: TableState, target: Snapshot) -> Iterator[Snapshot]:
-    """Snapshots after `target` on the way to it from the newest landing and from main, each once."""
+    """Snapshots after `target` on the way to it from the newest landing and from main, each once.
+
+    Both ways are walked, since they need not be one. Story: main was moved back by hand to before `target`,
+    the newest landing is still under the tag. On the way from main there is nothing; what is given back
+    stands on the way from the tag.
+    """
     seen: set[int] = set()
     for newest in (state.tagged, state.head):
         for snapshot in ancestry(table, newest) if newest is not None else ():
@@ -344,6 +373,8 @@ def _shards_back(now: Mapping[str, Ledger], then: Mapping[str, Ledger]) -> Itera
         current = now.get(origin) or Ledger(origin)
         for shard, entry in sorted(ledger.shards.items()):
             old = current.shards.get(shard) or replace(entry, landed=IntervalSet(), rows=0)
+            # Of what is given back, the part that no live run pulls: withdrawn by then, or before the start
+            # by then. The rest lies behind the frontier by then, and the next run begins there.
             given = old.landed.minus(entry.landed)
             again = given.minus(entry.withdrawn).minus(IntervalSet.of([(0, entry.start)]))
             yield ShardBack(

@@ -13,6 +13,9 @@ hour at the begin of which retention has taken a part.
 
 Worked example: shards 0 and 1 have landed up to 09:20, and are put at 07:30. Hours 07 and 08 are landed
 again, and of hour 09 what came before 09:20.
+
+Why one commit for both kinds, and not two: the second one may be refused when the first one stands, and then
+a person has half of what was asked for.
 """
 
 from collections.abc import Iterable, Mapping
@@ -171,6 +174,9 @@ def plan_seek(
     asked = hours = _asked(client, ledger, back, logstore)
     looked, origin = skip.place, known(skip.place.state, client.origin())
     asking = Asking(Place(looked.table, looked.state, looked.head, logstore, origin), client)
+    # Retention takes the oldest hours first, so hours are dropped from the front until the rest is whole. All
+    # that is dropped is named as `gone`, and its rows stay in the table: a replace of them would lose what it
+    # cannot pull.
     while hours and not asking.decide(partial(kept_whole, hours=hours)):
         hours = range(hours.start + 1, hours.stop)
     planned = replace(planned, hours=hours, gone=range(asked.start, hours.start))
@@ -216,6 +222,13 @@ def _sought(
     *,
     forward_only: bool,
 ) -> Sought:
+    """What a shard is to do; `later`: where a skip puts it, None where it does none.
+
+    Worked example, with the frontier at 500: cursor 300 is `again`, or `stays` with `forward_only`. Cursor
+    9000 with `later` 9000 is `skip`. Cursor 510 without `later` is `unsettled`: the skip was bounded by the
+    settle time, which lies at 500 still. Cursor 500, a closed shard, one that was not named and one that
+    nothing has landed of: `stays`.
+    """
     if entry is None or cursor is None:
         return Sought(shard, entry.frontier if entry else None, None, "stays")
     if later is not None:
@@ -228,7 +241,13 @@ def _sought(
 
 
 def _asked(client: SlsClient, ledger: Ledger, back: Mapping[int, Cursor], logstore: Logstore) -> range:
-    """The receive hours between these cursors and their shards' frontiers, none before the settings begin."""
+    """The receive hours between these cursors and their shards' frontiers, none before the settings begin.
+
+    Where a log lies at the frontier its receive hour counts, too, as far as it has landed. Worked example:
+    cursor 100 was received at 07:30 and the frontier is in hour 09: 07, 08 and 09. With the frontier at the
+    shard's end, reached at 09:00, it is 07 and 08: the second 09:00:00 itself is of the next hour, which is
+    why one is taken off. With settings that start at 08:00 it is 08 alone.
+    """
     begins_s = [_received_s(client, shard, cursor) for shard, cursor in back.items()]
     ends_s = []
     for shard in back:

@@ -101,6 +101,13 @@ def _planned(place: Place, found: Collection[SkippedShard], time_s: int) -> Plan
 def _skipped(
     client: SlsClient, shard: int, entry: ShardLedger, target: Cursor, reached_s: int
 ) -> SkippedShard:
+    """What a shard passes over on its way to `target`, received at `reached_s`; nothing where it is there.
+
+    Hours are those that somebody can still be shown: from the frontier's log, or from the oldest one that is
+    left. Worked example: the frontier 200 was received at 07:57, the target 600 at 09:45: hours 07, 08 and
+    09. With retention at 650, beyond the target, only 09 is named, since nothing tells when the logs that are
+    passed over came.
+    """
     if target <= entry.frontier:
         return SkippedShard(shard, entry.frontier, entry.frontier, range(0), reached_s)
     begin = max(entry.frontier, client.cursor_at(shard, "begin"))

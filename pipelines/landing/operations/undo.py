@@ -7,6 +7,14 @@ say what is missing of an hour that is still being landed.
 What is withdrawn of a shard is all that has landed of the hours: between the service's own edges as far as
 retention still has them, and in any case from the first cursor of their rows to the last. That includes rows
 that should be there and are not: `replace.py` brings them back.
+
+Worked example: hour 08 of shard 0 lies between the service's edges 200 and 300, and its rows at 205 to 290.
+Withdrawn is [200, 300). With retention at 260 the edge of 08:00 would read 260, so the rows speak, too:
+[205, 300). With the shard gone they alone do: [205, 291). What is left of [200, 300) stays landed: no row was
+there, and no backfill has anything to bring.
+
+Why whole hours and not windows: files of an hour are compacted together, and then no file is of one window.
+An hour is an Iceberg partition, so its files leave as they are and no row is written anew.
 """
 
 from collections import Counter, defaultdict
@@ -107,6 +115,10 @@ def plan_undo(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -
     Raises ConfigError when there is nothing to take back, a frontier has not passed all of the hours,
     or rows of them were removed by decision; LedgerBroken when the table cannot be trusted, its rows are not
     those of the ledger, or a file cannot be read; RowsElsewhere when rows of the hours lie in others.
+
+    The rows of the whole logstore are proven first (`check_same`), and not only those of the hours: where one
+    is missing somewhere, and a strange one lies in the hour, their numbers would make up for one another. The
+    plan has no `again`: an hour that changed meanwhile is another hour than the one that was shown.
     """
     place = look(lake, logstore, client)
     asking = Asking(place, client)
@@ -138,6 +150,9 @@ def leaving(
     if only is not None:
         files, taken = _as_looked_at(held, files, taken, only)
         there, lost = held.known(files)
+    # The files of an undo leave for good, so each must be read: which rows leave with an unreadable one
+    # nobody knows. A replace brings the hours again in the same commit, so there the service stands in for
+    # the file.
     if lost and not (holed and kept_whole(held, hours)):
         raise lost[0]
     rows = slices.sorted_by(held.ledger, (cell for cells in there.values() for cell in cells))
@@ -176,7 +191,15 @@ def undone(
 
 def kept_whole(held: Holdings, hours: range) -> bool:
     """Whether the service certainly has all that landed of the hours: of each shard nothing that did lies
-    right before the first cursor it still has, or that one is of an earlier hour."""
+    right before the first cursor it still has, or that one is of an earlier hour.
+
+    Equal cursors are the doubtful case. GetCursor for a time before the oldest log answers with the begin
+    cursor, so `begin >= first` may mean that retention ends exactly at the hour, or that it has taken a part.
+    Worked example: hour 08 begins at 200. The service begins at 0: whole. It answers 260 for both: a part may
+    be gone, and [259, 260) has landed: not whole. It answers 200 for both, and history begins at 200, so
+    nothing landed before it: whole. With 199 landed the same answers prove nothing, and it counts as not
+    whole.
+    """
     for shard, entry in held.ledger.shards.items():
         begin, first = held.edges.at("begin", shard), held.edges.at(hours.start, shard)
         if begin is None or first is None or (begin >= first and entry.landed.overlaps(begin - 1, begin)):
@@ -190,7 +213,12 @@ def _as_looked_at(
     taken: Mapping[int, IntervalSet],
     only: Mapping[int, IntervalSet],
 ) -> tuple[tuple[Listed, ...], dict[int, IntervalSet]]:
-    """What is still there of what was looked at, in files and cursors."""
+    """What is still there of what was looked at, in files and cursors.
+
+    Worked example: [600, 640) of the hour that runs was looked at; by now a live run has landed [640, 655) of
+    it. `since` is [640, 655), `still` is [600, 640), and the file of the live run is left out. A file with
+    rows of both raises LandingConflict: another engine's compaction may have made one.
+    """
     none = IntervalSet()
     since = {shard: new for shard, each in taken.items() if (new := each.minus(only.get(shard, none)))}
     still = {shard: left for shard, each in taken.items() if (left := each.minus(since.get(shard, none)))}

@@ -15,6 +15,11 @@ Situations that end here: rows without a ledger, rows of unknown origin beside l
 without its ledger (a deleted tag), a damaged ledger, history that was expired between main and the
 newest landing, a logstore that was deleted and made again, rows that nothing brings back. A table that was
 provably rolled back is the business of `rollback.py`.
+
+Worked example: the newest landing's ledger is damaged. The one before it says 100 rows of shard 0, and 100
+are there with the same sum: the newest brought none, so the older ledger is true, stays, and no start is
+asked for. Where 104 are there, it explains too few, and no other ledger is left: somebody says where the
+shard starts, say after the last row. All 104 are adopted, and none of them is called landed.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -201,6 +206,8 @@ def find(lake: Lake, logstore: Logstore, client: SlsClient) -> Unsettled:
         state = replace(state, forgotten=past[expired.snapshot_id].removed)
         place = replace(place, state=state)
     newest = _newest(past.values())
+    # Also origins without a ledger that can be read: an empty one counts all of their rows as outside, so
+    # they are counted under their name and do not end among the rows of nobody.
     every = {*state.origins, *newest, origin.id}
     there = compare(table, {o: newest[o].ledger if o in newest else Ledger(o) for o in every})
     main = [s.snapshot_id for s in ancestry(table)]
@@ -215,6 +222,8 @@ def _decide(found: Unsettled) -> _Decided:
     is there adopted. Raises LedgerBroken where rows are there twice."""
     state, origin, newest, there = found.place.state, found.place.origin, found.newest, found.there
     ledgers, sources, adopted = _proven(found)
+    # An older ledger that stays does not know shards that appeared since. They keep the start that the newest
+    # has, else their first logs could expire before the next run and nobody would know.
     ledgers = lowered(ledgers, {o: ledger for o, ledger in state.ledgers.items() if o in ledgers})
     former = _former(state, origin, ledgers)
     ledgers |= {o: Ledger(o) for o in former}
@@ -261,7 +270,12 @@ def _describe(found: Unsettled, decided: _Decided, *, named: bool) -> Adoption:
 
 
 def _others(found: Unsettled, ours: Collection[str]) -> int:
-    """Rows of origins that are none of ours."""
+    """Rows of origins that are none of ours.
+
+    Worked example: the manifests say 120 live rows, 100 of our origins were counted, and lost files of ours
+    held 15: 5 are of nobody. They have no identity that a ledger could know, so a number is all that is kept
+    of them.
+    """
     known_ones = sum(t.rows for k, t in found.there.tallies.items() if k[0] in ours)
     return max(0, found.rows - known_ones - sum(x.rows for x in found.there.lost))
 
@@ -323,6 +337,10 @@ def _proven(found: Unsettled) -> tuple[dict[str, Ledger], dict[str, int], Adopte
 
     A ledger from before a removal for good never counts as proven: if its rows are there, removed rows are
     back.
+
+    The newest first, since of two that the rows prove alike the later one knows more of what is not rows:
+    gaps, ends, receive times. Each origin is judged alone: the one may stay with the newest landing, the
+    other with an older one.
     """
     ledgers: dict[str, Ledger] = {}
     sources: dict[str, int] = {}
@@ -366,7 +384,11 @@ def _with_rows(
     tallies: Mapping[Key, Tally],
     differs: tuple[Difference, ...],
 ) -> Adopted:
-    """`adopted` with all rows of `origin`, and with its rows that are missing now or were missing before."""
+    """`adopted` with all rows of `origin`, and with its rows that are missing now or were missing before.
+
+    Worked example: 104 rows of shard 0 are there, 6 are missing by now, and 2 were said to be missing when it
+    was adopted before: 104 adopted, 8 missing. What was once given up stays named.
+    """
     missing = dict(newest.past.adopted.missing) if newest else {}
     for each in differs:
         if each.origin == origin and each.missing:
@@ -380,6 +402,11 @@ def _differences(newest: Newest, there: Compared) -> Iterator[Difference]:
 
     Rows in what the ledger calls landed are held against its rows, the others against what was adopted. A
     foreign row in a landed interval may hide a missing one, so the numbers are the least there can be.
+
+    Worked example: 100 rows landed and 10 were adopted. 104 are there, 6 of them outside of what has landed:
+    2 landed and 4 adopted ones are missing, 6 in all. With 108, 12 of them outside: 4 are missing and 2
+    foreign. With 110, 10 of them outside, and another sum: as many as there should be and not the same, so at
+    least one of each.
     """
     origin, ledger = newest.ledger.origin, newest.ledger
     for shard, (tally, (rows, _)) in unlike(ledger, newest.past.adopted, there.tallies).items():

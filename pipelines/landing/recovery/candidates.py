@@ -2,6 +2,14 @@
 
 The newest is the one that was written last, as its own content says. Several files may have one number,
 because a refused commit leaves its file.
+
+Why the name's number alone does not say which is the newest: in a database's catalog A and B commit on
+version 40, and each writes a file with the number 41 before it asks the catalog. One is accepted, the other
+is told to look again, and its file stays. So two files say 41, and one of them was never the table's. Nothing
+in either tells which; the group's checkpoints may (`register.py`).
+
+Why nothing of an older number is taken into account: each version holds all that the versions before it held,
+but for what a person or an expiry took out, and that should not be back.
 """
 
 import warnings
@@ -55,7 +63,12 @@ class Candidate:
 
 
 def entry_of(lake: Lake, name: str) -> CatalogEntry:
-    """What the catalog says of the table. Raises as `Lake.catalog` does."""
+    """What the catalog says of the table. Raises as `Lake.catalog` does.
+
+    Three cases: no row of the table (`there` is False), a row whose file cannot be read (`there`, `why`, and
+    `old` where the catalog can be asked for the name alone, which only one in a database can), and a table
+    that loads.
+    """
     try:
         table = lake.load(name)
     except LedgerBroken:
@@ -86,7 +99,15 @@ def candidates_of(
 
 def _candidates(lake: Lake, name: str, known: CatalogEntry) -> tuple[list[Candidate], list[Version]]:
     """Per table and folder the metadata with the highest number that can be read and has snapshots, and
-    files that nobody can read. Of a table that the catalog has only what is newer than it says."""
+    files that nobody can read. Of a table that the catalog has only what is newer than it says.
+
+    The listing comes with the highest number first, so the first readable file of a table sets its number,
+    and a lower one is passed over by its first bytes: metadata holds megabytes, and it is not read for
+    nothing.
+
+    Worked example: 00042-c is cut off, 00041-a and 00041-b are of one table, 00040-d is, too, and 00007-e is
+    of another one that was there before. Candidates are a, b and e, unreadable is c, and d is not read.
+    """
     found, unreadable = list[Candidate](), list[Version]()
     for io, folder in _places(lake, name, known):
         tops: dict[str, int] = {}
@@ -104,6 +125,8 @@ def _candidates(lake: Lake, name: str, known: CatalogEntry) -> tuple[list[Candid
             metadata = read(io, version.path)
             if metadata is None:
                 unreadable.append(version)
+            # One without a snapshot is of a table that was made and never landed in. Registered, it would
+            # bring nothing back.
             elif metadata.snapshots:
                 tops[str(metadata.table_uuid)] = version.number
                 found.append(Candidate(version, metadata, io))

@@ -2,6 +2,16 @@
 
 The catalog names the newest metadata there is (`candidates.py`) from then on. Nothing is deleted. Of several
 files with one number the newest is the one whose ledger has all that the group's checkpoints say was landed.
+
+Worked example: two files have the number 41. In a the frontier of shard 0 is 480, in b it is 500, and the
+group's checkpoint of shard 0 is 500. A checkpoint follows its commit and never goes before it, so b was the
+table's, and a is what a refused commit left. Registered with a, [480, 500) would be pulled again, and would
+be a gap where retention has taken it. Where the checkpoints tell no difference, the one that was written last
+is taken.
+
+What looks unsound is not registered unless a person names the file: newer metadata that cannot be read, a
+ledger that does not add up, a catalog that names a later version which is gone. Each of these says that
+something better may still be found, in a backup of the folder or of the catalog.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -198,7 +208,12 @@ def register(lake: Lake, planned: PlannedRegistration) -> Table:
 
 
 def _registered(lake: Lake, planned: PlannedRegistration) -> bool:
-    """Whether the catalog took it; False where it says something else of the table by now."""
+    """Whether the catalog took it; False where it says something else of the table by now.
+
+    A catalog in a database has its row changed under the condition that it names what was seen; a REST server
+    is asked to overwrite. An error in any other words than "not able" or "there already" means unknown, as it
+    does for a commit.
+    """
     catalog = lake.catalog()
     try:
         return lake.answered(lambda: _send(catalog, planned))
@@ -254,7 +269,12 @@ def _renamed(lake: Lake, name: str, known: CatalogEntry, table_uuid: str) -> lis
 
 
 def _older_than_named(known: CatalogEntry, best: Candidate, unreadable: list[Version]) -> bool:
-    """Whether the catalog names a later state than `best`, or another one of its number, which is gone."""
+    """Whether the catalog names a later state than `best`, or another one of its number, which is gone.
+
+    Worked example: `best` is 00041-a. A catalog that names 00044-x, which is gone, had three commits more:
+    True. So it had with 00041-b, another one of that number: True. With 00041-a itself, or with 00040: False.
+    Where 00044-x is there and cannot be read, False as well: that is said as trouble of its own.
+    """
     if known.table is not None or known.old is None or known.old in {v.path for v in unreadable}:
         return False
     return known.old != best.version.path and number_of(known.old) >= best.version.number
@@ -283,7 +303,12 @@ def _checkpoints(client: SlsClient, logstore: Logstore, origin: str) -> Mapping[
 def _behind(
     lake: Lake, name: str, candidate: Candidate, origin: Origin, points: Mapping[int, Cursor]
 ) -> list[int]:
-    """The shards whose checkpoint is ahead of the candidate's ledger: a later state was published."""
+    """The shards whose checkpoint is ahead of the candidate's ledger: a later state was published.
+
+    A shard that the ledger does not know counts, too: its first landing is what the candidate lacks. Nothing
+    is decided by this alone, since a checkpoint can be set by hand; it orders candidates of one number, and
+    is said.
+    """
     state = _said(lake, name, candidate)
     shards = state.ledger(known_as(state, origin).id).shards
     return sorted(s for s, at in points.items() if s not in shards or shards[s].frontier < at)

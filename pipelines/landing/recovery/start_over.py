@@ -2,6 +2,14 @@
 
 The old files stay as they are. Where the catalog still has a row of the table, that is changed in one step,
 and only if it says what it said when somebody decided.
+
+Why a folder of its own: no snapshot of the new table needs a file of the old one. In one folder nobody could
+tell whose a file is, and a maintenance that finds files of two tables there deletes nothing (`maintain.py`).
+
+Why no drop and create: in between a run would find no table.
+
+Why a person decides, and not the first run that finds nothing: the old history ends here. What landed stays
+in files that no catalog names, and what retention has taken since lands in no table any more.
 """
 
 from collections.abc import Iterable
@@ -118,6 +126,8 @@ def start_over(lake: Lake, decided: PlannedStart) -> Table:
             cures=(commands.START_OVER,),
         )
     with commits(name) as made:
+        # Story: the disk with the metadata is mounted again between the look and the go-ahead. The table can
+        # be read again, and a new one in its row would take it from everybody.
         if known.table is not None or known.old != planned.named:
             raise catalog_changed(name)
         try:

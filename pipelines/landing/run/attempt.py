@@ -175,7 +175,12 @@ class Attempt:
         self, delta: Delta, ledger: Ledger, *, now_ms: int, properties: Mapping[str, str]
     ) -> publish.Request:
         """One try to publish `delta`, on exactly the table that was read, and to set these properties of it.
-        Writes manifests."""
+        Writes manifests.
+
+        Called anew for each try, on `self.table` as it was loaded last: a snapshot id and the manifests are
+        new, the data files are the same. Worked example: two files of 40 MB were written once; a race that is
+        lost three times writes four times a manifest of some kilobytes, and no row again.
+        """
         return publish.build(
             self.table,
             self.base,
@@ -190,7 +195,12 @@ class Attempt:
         )
 
     def files(self, windows: Iterable[Landed]) -> list[DataFile]:
-        """The table's entries of what was written of these windows."""
+        """The table's entries of what was written of these windows.
+
+        A window that lost to another landing is not among `windows`, so its files are in no entry: they stay
+        where they are, and the sweep takes them. A window without rows has no file, and its cursors land all
+        the same.
+        """
         return [
             to_data_file(
                 row,

@@ -182,6 +182,9 @@ class Run:
         """Claim, plan, write and publish; stops before any checkpoint. Call once.
 
         Raises what the tree of `sls_io.values.errors` says; whatever it raises, no checkpoint moved.
+
+        Worked example: `budget.seconds_max` is 240, publish and reload may take 60 s each: others are waited
+        for until 360 s after the begin, and for 120 s behind the pulling where that ends later.
         """
         begun_s = self.clock.monotonic()
         self._deadline = Deadline.after(self.logstore.budget.seconds_max + self._waits_s, tell=self._warn)
@@ -510,6 +513,8 @@ class Run:
                 return protocol.Reconciled(("the table is gone",))
             check_ancestry(table)
             problems = tuple(reconcile(table))
+            # A shard whose logstore was made again looks like one that retention overtook: only this question
+            # tells.
             if self._stopped:
                 check_same_logstore(self.logstore, self._attempt.base, self.clock)
             if not problems:
@@ -556,6 +561,8 @@ class Run:
             self._warn(f"the metrics of this run are not kept: {trouble}")
 
     def _let_go(self) -> None:
+        """The hook is told while the shards are still held, and once for each claim: the second call, of a
+        run that ended well, tells nothing."""
         self._hooks.before_release(landed=self._state is not None and bool(self._state.landed))
         self._holding.release()
 

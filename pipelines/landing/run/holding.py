@@ -2,6 +2,10 @@
 
 A live run holds shards as the settings `shards` and `coordinator` say; a fill run reads what it names and
 holds nothing.
+
+A claim is renewed on a thread of its own; this class is used by the run's thread alone. What the run asks is
+`valid`: a claim that was lost turns work into waste, and never into a wrong row, since the fence is in the
+commit.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -67,6 +71,9 @@ class Holding:
         for so long since this claim that it must hang. Shards held before are let go first.
 
         Raises as `Coordinator.claim` does, and ClaimLost where others hold shards that the settings name.
+
+        Worked example: with a `budget.seconds_max` of 240 heartbeats end 600 s after the claim. A run that
+        hangs in somebody's function has lost its shards a group timeout later, and the next run gets them.
         """
         self.release()
         logstore = self._logstore
@@ -166,7 +173,11 @@ class Holding:
             self._weigh(measured())
 
     def release(self) -> None:
-        """Let go of everything. Never raises for a service out of reach."""
+        """Let go of everything. Never raises for a service out of reach.
+
+        Twice does no harm. In this order: heartbeats end, else one of them would take the shards back; the
+        shards are let go; the client closes, by which they were.
+        """
         if self._renewal is not None:
             self._renewal.stop()
             self._renewal = None

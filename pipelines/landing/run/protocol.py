@@ -56,7 +56,13 @@ class Phase(StrEnum):
 class Setting:
     """What does not change during a run. `live` moves frontiers and checkpoints; fill does not. `outage_s`:
     what is suspected for less than this is not believed. `name_gaps`: what retention took becomes a named
-    gap; else the shard stops there."""
+    gap; else the shard stops there.
+
+    Both counts only end what would go on for ever. `tries_max` is about one set of files, and each try of it
+    meets a table that has moved, or one that refuses; `replans_max` is about the whole run. Worked example:
+    with 50 and 8 a run sends at most 450 tries for its windows, 50 for each of nine plans, and leaves the
+    rest to the next run.
+    """
 
     live: bool
     ordered: bool
@@ -265,6 +271,10 @@ class State:
     `tries` are the snapshot ids of this attempt's requests; `landed` sums what was accepted; `suspected`
     is what the ledger suspected when this run first read it. `fenced`: why it let go before its end.
     `refusal`: why the last try was refused.
+
+    Every field is a value, and `step` changes none in place: a search may keep a state, go on from it in two
+    ways, and compare both ends. What is given up leaves it: to plan again takes out plan, delta and tries, so
+    that what was planned on an old ledger cannot be published on a new one by an oversight.
     """
 
     setting: Setting
@@ -309,6 +319,12 @@ def _claimed(state: State, event: Claimed) -> Step:
 
 
 def _read(state: State, event: LedgerRead) -> Step:
+    """The run begins a plan here: the first, one after a refusal, or the one behind a first start.
+
+    What is suspected is noted only the first time, since only that is the look of an earlier run. A suspicion
+    that turns up while this run plans again may come of the very outage that it is in, and a run that plans
+    for longer than `outage_s` would agree with itself.
+    """
     if event.fenced is not None:
         return _fenced(state, event.fenced)
     state = replace(state, ledger=event.ledger, delta=None, tries=())
@@ -322,6 +338,13 @@ def _read(state: State, event: LedgerRead) -> Step:
 
 
 def _start_resolved(state: State, event: StartResolved) -> Step:
+    """A first start is a landing without rows: it brings where each listed shard begins, and nothing else.
+    Only behind it is anything pulled. So a run that is killed in its first write has fixed where history
+    begins, and what retention takes before the next one is a gap with a name.
+
+    Raises ConfigError where no shard is listed. An empty start would be a history of nothing, and each shard
+    that is listed later would count as a child and begin at its own begin.
+    """
     origin = _ledger(state).origin
     if event.ahead:
         # A cursor of a time to come is the end of now. Fixed as the start, it would be published as a
@@ -335,6 +358,14 @@ def _start_resolved(state: State, event: StartResolved) -> Step:
 
 
 def _surveyed(state: State, event: Surveyed) -> Step:
+    """From a survey to a plan, and from there one of three ways: windows are written; a change without rows
+    that is worth a commit is published; else what is there is proven again, and checkpoints are repaired from
+    it.
+
+    Worked example: a shard was read up to 09:58 and nothing came since. At 09:59 the plan has no window and
+    no hour's edge to pass: no commit. At 10:03 it has one: a commit without rows says that hour 9 is
+    complete.
+    """
     ledger, setting = _ledger(state), state.setting
     if setting.live:
         plan = plan_live(
@@ -373,7 +404,12 @@ def _written(state: State, event: WindowsWritten) -> Step:
 
 
 def _answered(state: State, event: Answered) -> Step:
-    """What counts is that the answer was "accepted". Anything else means: look."""
+    """What counts is that the answer was "accepted". Anything else means: look.
+
+    Each try has a snapshot id of its own, and all of them are looked for. Story: the first try is not
+    answered, the second is refused, since the first has arrived meanwhile. Whoever looks for the second alone
+    takes the landing of its own run for another's: it plans again, and reports no row.
+    """
     state = replace(state, tries=(*state.tries, event.snapshot_id), refusal=event.why)
     if event.accepted:
         ledger = merge(_ledger(state), _delta(state)).ledger
@@ -418,6 +454,11 @@ def _reloaded(state: State, event: Reloaded) -> Step:
 
 
 def _published(state: State, ledger: Ledger, snapshot_id: int) -> Step:
+    """A try is in the table, whether its answer said so or a look did. `ledger` is what the table has now.
+
+    Behind a first start the ledger is read again, and not taken from the try: the survey that follows needs a
+    table that was loaded with its tag and proven, and an attempt that begins with it.
+    """
     delta = _delta(state)
     state = replace(
         state,
@@ -443,7 +484,12 @@ def _reconciled(state: State, event: Reconciled) -> Step:
 
 
 def checkpoints_of(ledger: Ledger, held: frozenset[int]) -> PublishCheckpoints:
-    """The frontiers of the held shards."""
+    """The frontiers of the held shards.
+
+    Worked example: shards 0, 1 and 2 are held, with frontiers 50, 80 and 90; 1 is closed at 80, and 2 was
+    written off, so that its end is unknown. Sent are 50 for shard 0 and 80 for shard 1, the latter also where
+    the group has 80 already.
+    """
     # Nobody knows where a shard that retention removed ended, and nobody asks for its checkpoint.
     shards = {s: e for s, e in ledger.shards.items() if s in held and e.end != CURSOR_UNKNOWN}
     return PublishCheckpoints(
@@ -475,6 +521,8 @@ def _fenced(state: State, why: Fenced) -> Step:
 
 
 def _publish(state: State, delta: Delta) -> Step:
+    """A try of `delta` on the newest ledger that is known. What it writes is computed from the very ledger
+    that the commit requires; what does not fit must have been taken out of `delta` before."""
     merged = merge(_ledger(state), delta)
     if merged.lost:
         # Their files would be appended without a word in the ledger: rows of unknown origin.

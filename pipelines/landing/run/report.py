@@ -124,12 +124,21 @@ class LandingReport:
 
         Another run with the same time would end in the same place, so this one is red; where one shard landed
         something, the next goes on behind it.
+
+        Worked example: shard 0 stopped by `time` before its first window was done: spent. The same, and shard
+        1 `throttled`: not spent, since the service may let more through next time. The same, and 3 windows of
+        other shards landed: not spent, the frontier moves.
         """
         return bool(self.stopped) and not self.windows and SPENT.issuperset(self.stopped.values())
 
     @property
     def undone(self) -> bool:
-        """Whether the run did not do its work, however well what landed adds up."""
+        """Whether the run did not do its work, however well what landed adds up.
+
+        Worked example: a window landed with 5 rows, and of shard 0 the service `failed`: undone, though
+        nothing that landed is in doubt. A run that stopped since its bytes were used up, with rows, did its
+        work.
+        """
         return bool(self.trouble or self.suspects) or self.spent
 
     @property
@@ -143,6 +152,7 @@ class LandingReport:
         return self._named({s: kind for s, kind in self.stopped.items() if kind in TROUBLE})
 
     def _named(self, shards: Mapping[int, str]) -> str:
+        """Worked example: of seven shards five are named, and the rest is `; and 2 more shards`."""
         why = [f"shard {s}: {self.waits.get(s, stop_text(k))}" for s, k in sorted(shards.items())]
         more = f"; and {len(why) - _NAMED_MAX} more shards" if len(why) > _NAMED_MAX else ""
         return f"{'; '.join(why[:_NAMED_MAX])}{more}"

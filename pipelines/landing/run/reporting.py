@@ -1,4 +1,8 @@
-"""What a run tells at its end, from where its protocol stands and what its attempt wrote."""
+"""What a run tells at its end, from where its protocol stands and what its attempt wrote.
+
+The report is of the whole run and not of its last try. The plan is the newest one: what a plan before it
+would have closed or named is not told, since it was given up.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +29,11 @@ def report_of(
     lowered: bool | None,
 ) -> LandingReport:
     """The landing in numbers. `now_s` and `until_s` are the service's time, `seconds` how long it took;
-    `stopped` says which shards were left before their planned end, `lowered` is as in `readable_lines`."""
+    `stopped` says which shards were left before their planned end, `lowered` is as in `readable_lines`.
+
+    Without a plan (a first start that waits, a run that was fenced) an empty one stands in, so that each
+    field has the value that it has where nothing was to be done.
+    """
     plan, ledger = state.plan or Plan(attempt.origin.id, mode == "live", until_s), state.ledger
     counted = counts_of(attempt, state.landed, mode=mode, snapshot_id=state.snapshot_id)
     return replace(

@@ -1,6 +1,10 @@
 """What is asked of the service before a plan: of hours that were named, or what is new where one may read.
 
 A run asks, and whoever wants to know what the next run would do, in the very words of the run.
+
+Nothing is decided here. What comes out are surveys: of each shard its head, the hour edges from its frontier
+on, and what else the service said. So a test and the verb `plan` can ask `plan_live` with the same values.
+Edges are asked for by time, never made of cursors: a number between two cursors may name nothing.
 """
 
 import contextlib
@@ -52,7 +56,12 @@ class Surveyor:
         return frozenset() if self.state is None else self.state.paused_of(self.ledger.origin)
 
     def of_hours(self, hours: range, from_s: int = 0) -> Surveys:
-        """What the ledger lacks of these receive hours (since 1970), received from `from_s` on."""
+        """What the ledger lacks of these receive hours (since 1970), received from `from_s` on.
+
+        Without what a fill may not bring: what was removed for good, and what lies before rows that were
+        adopted. Shards that the ledger never saw and that are older than the retention are marked: their
+        beginning may be gone unseen.
+        """
         surveys = survey_hours(
             self.client,
             self.shards,
@@ -78,6 +87,13 @@ class Surveyor:
         The group finishes a drained shard by itself and grants it to nobody, so those are looked for beside
         what is held: the ledger still has to close them, or their children wait for ever. A paused shard is
         in neither. Raises ConfigError as `check_named`.
+
+        `checkpoints` is asked only where a read-only shard is left that is not held and not closed: a run of
+        a logstore without such shards does not pay for it.
+
+        Worked example: shards 0 and 1 are held, 2 and 3 are not. 2 is read-only with its checkpoint at its
+        end, and the ledger has it open: it is surveyed like the first two, closed by this run, and its
+        children are let go. 3 is open and somebody else's: it is not looked at.
         """
         check_named(self.logstore, self.shards, self.ledger)
         known = self.ledger.shards
@@ -104,7 +120,12 @@ class Surveyor:
         heard: Callable[[Survey], None] = lambda survey: None,
     ) -> Surveys:
         """What is new in these shards, in at most about so many windows. `heard` gets each survey as it is
-        made."""
+        made.
+
+        For who holds shards and for who only looks, which is why `mine` is an argument: a preview asks as if
+        every shard were its own. A shard that is opened again begins behind the hours that were removed for
+        good, for both.
+        """
         state = self.state
         surveys = look_at(
             self.client,
@@ -123,7 +144,11 @@ class Surveyor:
         return self._checked(surveys)
 
     def left_alone(self, surveys: Surveys) -> Mapping[int, Wait]:
-        """The shards that a live run leaves alone, with the reason."""
+        """The shards that a live run leaves alone, with the reason.
+
+        Those that the settings leave to others, and of the own ones those that the table says to leave. Where
+        both speak of a shard, the table's reason is told.
+        """
         others = left_to_others(self.logstore, self.shards, self.ledger)
         if self.state is None:
             return others

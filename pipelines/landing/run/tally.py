@@ -3,6 +3,14 @@
 Spark tells its driver of a task when the task ends, and one may read a shard for a minute. So each window
 that is written keeps three numbers in a small file of its own, rewritten after each page, in a folder that
 the driver names: tasks and driver are on one machine then. Nothing is decided by these numbers.
+
+A file of three numbers of 8 bytes each, little-endian, written with one `pwrite` at its begin: a page later
+the same 24 bytes are overwritten, so a folder of 1,000 windows stays at 24 kB. A reader may meet a file that
+was made and has no bytes yet; it counts as nothing.
+
+Worked example: window 0 has read 3 pages with 15 rows of 450 bytes, window 1 one page with 5 rows of 100:
+told are 4 pages, 20 rows, 550 bytes. A task that Spark tries again writes over its own number, and the sum
+goes back for a while.
 """
 
 import os

@@ -99,7 +99,11 @@ class WriteJob:
 
     @property
     def chains(self) -> list[list[int]]:
-        """Indexes of the windows of each chain, in the order they are written."""
+        """Indexes of the windows of each chain, in the order they are written.
+
+        Worked example: windows 0 to 4 have the chains 0, 1, 0, 1, 0: `[[0, 2, 4], [1, 3]]`. Spark gives one
+        number of a chain to each task, so the job travels once and what differs is an integer.
+        """
         chains: dict[int, list[int]] = {}
         for index, planned in enumerate(self.windows):
             chains.setdefault(planned.chain, []).append(index)
@@ -113,6 +117,11 @@ class FileRow:
     `first` and `next` are the cursors the file proves, half-open; `stopped` says why a window ended
     before its planned end: a key of `report.STOPPED`, or ""; `cause` is what the page or the service
     said then. `barred` rows of the identity sum `barred_sum` are not in it, since they may not land.
+
+    `v` is ROW_VERSION: a driver and workers of two releases must not read one another's rows. Worked example
+    of a window [0, 100) in two files: `first` 0 and `next` 50, then 50 and 80, the second with `stopped`
+    "bytes": the window proves [0, 80). A file without rows still moves `next`: its cursors were read, and
+    held nothing.
     """
 
     v: int
@@ -163,6 +172,9 @@ def write_chain(
 
     The bytes of the chain are shared: what the first windows took is not there for the later ones, and one
     that stopped ends it, since nothing behind it could land.
+
+    Worked example: the chain has 100 MB, and its windows hold 60, 30 and 40. The first two are read whole;
+    the third has 10 left, stops at the edge of the page that passes them, and ends the chain.
     """
     forget_peak()
     written: list[FileRow] = []
@@ -194,6 +206,8 @@ def write_window(
 
     Whatever fails, its streams are closed and its files stay where they are, for the sweep: a landing deletes
     nothing.
+
+    Raises TransportError where the storage fails: no file of the window can be believed to be whole.
     """
     window = job.windows[index].window
     client = SlsClient(job.service, clock=clock)
@@ -241,6 +255,9 @@ def _read(fetch: Fetch, decoder: Decoder, transform: Transform, writer: "Writer"
 
     Proved means that retention has not passed the window's begin, asked after its last page: only then was
     every group there while it was read. What was not proved is not landed, however many rows it has.
+
+    Where nothing was reached there is nothing to prove: the row that goes out holds no cursors, and says what
+    the service said.
     """
     try:
         _drain(fetch, decoder, transform, writer)
@@ -269,6 +286,11 @@ class Writer:
 
     A file ends only where a page ended, so its first and next cursor are ones that the service named, and
     files of a window follow one another without a hole.
+
+    A file that grows over 512 MB is closed at the next edge; before its first row group there is no file in
+    storage, so an empty window leaves none. Its name tells whose it is: the window's id, eight digits of the
+    attempt, and eight that no other try has, so that a task that runs twice never writes over a file that
+    somebody may have been told of.
     """
 
     def __init__(self, job: WriteJob, index: int, tally: str = "") -> None:
@@ -297,7 +319,11 @@ class Writer:
 
     def add(self, part: PagePart) -> None:
         """Some rows of a page; written when enough have come together for a row group. Those that may not
-        land are counted and let go."""
+        land are counted and let go.
+
+        Barred rows are counted where they are let go, by rows and by identity sum: the ledger goes on to say
+        how many rows the service had, and a second pull can be held against both numbers.
+        """
         if self._job.barring:
             part, rows, total = self._job.barring.part(part, self._window.shard)
             row, barred_sum = self._row, (self._row.barred_sum + total) % SUM_MODULUS

@@ -6,6 +6,13 @@ file that is gone or damaged begins anew, which Prometheus takes for a restart. 
 no run fails because of it.
 
 Only what stays true is kept: counts, and moments. A lag that nobody updates would look fine for ever.
+
+Story of the counters: a run lands 5 rows and ends, the next one 7. A scraper that comes by once a minute
+meets neither process. The file says 5, then 12, and Prometheus' `rate` makes of it what each brought. A
+number that is set and not added (rows of the *newest* run) would lose every run between two scrapes.
+
+A collector may read while a run writes. The library writes beside the file and renames, so the collector has
+the old numbers or the new ones, and never half of them.
 """
 
 import fcntl
@@ -52,7 +59,11 @@ Samples = dict[tuple[str, Labels], float]
 
 
 def labels(**named: str) -> Labels:
-    """The labels of one sample."""
+    """The labels of one sample.
+
+    Worked example: `labels(mode="live", logstore="a")` is `(("logstore", "a"), ("mode", "live"))`: in order
+    of their names, so that one set of labels is one key however it was written.
+    """
     return tuple(sorted(named.items()))
 
 
@@ -62,7 +73,11 @@ def metrics_folder() -> Path:
 
 
 class RunCounts:
-    """What one run of `logstore` counts; made when it begins. `mode` is live or fill."""
+    """What one run of `logstore` counts; made when it begins. `mode` is live or fill.
+
+    The clock and the CPU seconds of the process are read here and once more at the end: what is told is the
+    difference, since a process of Dagster's may have worked for minutes before the run began.
+    """
 
     def __init__(self, logstore: str, mode: str, clock: Clock) -> None:
         self._labels, self._name, self._clock = {"logstore": logstore, "mode": mode}, logstore, clock
@@ -72,7 +87,11 @@ class RunCounts:
         self, report: LandingReport | None, outcome: str, *, conflicts: int = 0, unanswered: int = 0
     ) -> None:
         """The run has ended like this; `report` is None where it landed nothing. Raises OSError and
-        ConfigError where the file cannot be written."""
+        ConfigError where the file cannot be written.
+
+        What is counted is added; the two moments are set, that of a good end only by `ok`. So the age of the
+        newest good run goes on to grow while runs end badly, whatever they landed.
+        """
         known, now_s = labels(**self._labels), self._clock.now()
         added = {
             "sls_lake_run_rows": report.rows if report else 0,
@@ -97,7 +116,11 @@ class RunCounts:
 
 
 def keep(logstore: str, change: Callable[[Samples], None]) -> None:
-    """Change what the logstore's file says; one process at a time. Raises OSError and ConfigError."""
+    """Change what the logstore's file says; one process at a time. Raises OSError and ConfigError.
+
+    `change` gets what the file says and changes it in place. Under the lock: two that read 5 rows, and add 7
+    and 9, would leave 12 or 14, and not 21.
+    """
     folder = made(metrics_folder())
     with _alone(folder):
         path = folder / f"{logstore}.prom"
@@ -107,7 +130,11 @@ def keep(logstore: str, change: Callable[[Samples], None]) -> None:
 
 
 def read(path: Path) -> Samples:
-    """What a file says of the metrics that are known here; nothing where there is none, or a damaged one."""
+    """What a file says of the metrics that are known here; nothing where there is none, or a damaged one.
+
+    Families of other names are passed over: an older release may have left them, and what is written next is
+    without them. Any damage reads as nothing: to refuse the file would make a run fail for its statistics.
+    """
     found: Samples = {}
     try:
         for family in text_string_to_metric_families(path.read_text(encoding="utf-8")):
@@ -129,7 +156,11 @@ def read_all(logstores: Iterable[str]) -> Samples:
 
 
 def families(samples: Samples) -> Iterator[Metric]:
-    """The same as Prometheus' families, in the order of their names here."""
+    """The same as Prometheus' families, in the order of their names here.
+
+    A counter's samples have `_total` behind the family's name, as the format wants it, and the keys of
+    `samples` have not: what `read` found and `families` writes is the same for any file of ours.
+    """
     for kind, known in (("counter", COUNTED), ("gauge", KEPT)):
         for name, about in known.items():
             family = Metric(name, about, kind)
@@ -151,7 +182,12 @@ class Families(Collector):
 
 
 def cpu_s() -> float:
-    """CPU seconds of this process, of its children that live, and of those that they have waited for."""
+    """CPU seconds of this process, of its children that live, and of those that they have waited for.
+
+    Of a child that has ended its parent knows the seconds once it waited for it, and nobody does before. So
+    the sum may fall between two looks, by what a child used that nobody has waited for; who takes a
+    difference takes no less than 0.
+    """
     here, total_s = psutil.Process(), 0.0
     for process in (here, *here.children(recursive=True)):
         try:
@@ -164,7 +200,11 @@ def cpu_s() -> float:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """A fill may end beside a live run, and both would read the same counts."""
+    """A fill may end beside a live run, and both would read the same counts.
+
+    The folder itself is locked, not the file: a file is replaced by each write, and a lock on the old one
+    would hold nobody up who opens the new one.
+    """
     held = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)

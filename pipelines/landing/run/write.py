@@ -1,6 +1,11 @@
 """Writing, as the driver does it: a plan's windows become a job of Spark, its rows the windows as they ended.
 
 `Engine.run`: exactly one chain a task, no shuffle, no key in what travels. What a task does is `task.py`.
+
+Rows of a job come back in any order, and of a window that was never begun there is none. So each row names
+its window by index, and its cursors by number: what was proven follows from the rows alone, not from which
+task ended. A task that Spark tries again gives the rows of its last try, and the files of the first are
+nobody's; the sweep takes them.
 """
 
 import json
@@ -80,7 +85,12 @@ def job_for(
 
 
 def write_windows(engine: Engine, job: WriteJob, *, tag: str) -> list[WrittenWindow]:
-    """Run the job on Spark: each of its windows as it ended. `tag` cancels it (`Engine.cancel`)."""
+    """Run the job on Spark: each of its windows as it ended. `tag` cancels it (`Engine.cancel`).
+
+    In the order of `job.windows`, one for each. Raises what a task raised where that is one of ours,
+    TransportError or ConfigError as `raised_in` says; else what `task_failed` makes of it. An error of one
+    task ends the job: what the others wrote stays behind unseen, and the next run pulls it again.
+    """
     engine.ready()
     try:
         task = task_of(job, engine.task_clock, engine.tally, elsewhere=engine.elsewhere)
@@ -98,7 +108,14 @@ def write_windows(engine: Engine, job: WriteJob, *, tag: str) -> list[WrittenWin
 
 
 def raised_in(error: Exception) -> SlsError | None:
-    """The last of our errors in a worker's traceback, which Spark hands on as text; None without one."""
+    """The last of our errors in a worker's traceback, which Spark hands on as text; None without one.
+
+    The last, since Python's traceback ends with the error that left the task, behind those that it came of.
+
+    Worked example: of a text with `...TransportError: first` and further down `...ConfigError: no key` it is
+    ConfigError("no key"). `...Throttled: slow` becomes TransportError("Throttled: slow"): what a person can
+    mend stays a ConfigError, all else is trouble on the way, and the next run tries again.
+    """
     text = str(error)
     raised = _RAISED.findall(text)
     if not raised:
@@ -113,6 +130,10 @@ def assemble(windows: Sequence[PlannedWindow], rows: Iterable[FileRow]) -> list[
     """The rows of each window put together; a window without any row was not written.
 
     Raises InvariantBroken when a window's files do not follow one another without a hole.
+
+    A row of another version is refused, and not read as well as it goes. Story: a cluster's workers have an
+    older release, which knows of no values that may not land. Their rows lack the field, its default says
+    that no row was barred, and the barred rows are in the files.
     """
     by_index: dict[int, list[FileRow]] = {}
     for row in rows:
@@ -131,6 +152,11 @@ def check_not_all_failed(written: Sequence[WrittenWindow]) -> None:
 
     A run in which one shard failed and others landed is one that landed. One in which nothing did must be
     red, with the words of what stopped it.
+
+    Worked example: shard 0 landed up to its budget, of shard 1 the service failed: nothing is raised, and the
+    report says it of shard 1. Both failed: TransportError with what shard 0 was told. A transform that
+    refused all rows is a ConfigError, since the next run would end the same. Throttling raises nothing: the
+    service answered, and the run's time was over.
     """
     failed = [w for w in written if w.stopped in (FAILED, UNPROVED)]
     if any(w.landed for w in written):

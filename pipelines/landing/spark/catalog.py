@@ -2,6 +2,11 @@
 
 A kind of catalog that is not known here is left out, and Spark then has no such catalog. A landing does not
 need it; SQL and dbt do, and take settings of their own (`conf` of the engine).
+
+Why a person does not set both sides: what differs is mostly no error. Under another name of the catalog
+PyIceberg lists nothing, since the name is a key column. With Iceberg's own cache on Spark plans on a table
+that is up to 30 seconds old. And a store of one's own is asked with the bucket in the host's name by one side
+and in the path by the other. So all of it is made here, from PyIceberg's settings.
 """
 
 import os
@@ -63,7 +68,12 @@ _POSTGRES = {"connect_timeout": "connectTimeout", "application_name": "Applicati
 
 
 def catalog_settings(lake: Lake) -> dict[str, str]:
-    """The settings of the catalog `lake`, without jars; nothing for a catalog that is not known here."""
+    """The settings of the catalog `lake`, without jars; nothing for a catalog that is not known here.
+
+    Secrets are among them: whoever starts Spark keeps those that `is_secret` names off the command line.
+    Variables for executors stand as `spark.executorEnv.NAME`, since a cluster's have none of ours; what a
+    Java that runs here must be told of them is `tell_running_java`'s.
+    """
     settings = {
         "rest": _rest,
         "sql": _jdbc,
@@ -93,7 +103,13 @@ def tell_running_java(context: "SparkContext", settings: Mapping[str, str]) -> N
 
 
 def is_secret(setting: str) -> bool:
-    """Whether the value of a catalog's setting must not be seen by other users of the machine."""
+    """Whether the value of a catalog's setting must not be seen by other users of the machine.
+
+    By its name, and rather one too many: of `spark.sql.catalog.lake.` the settings `jdbc.password` and
+    `s3.secret-access-key` are secrets, and so is `client.credentials-provider`, which is only a class; `uri`
+    is none, so an address must not hold a password (`_jdbc` takes it out). Settings of other names are those
+    that a person gave to Spark himself, and go to it as they are.
+    """
     return setting.startswith("spark.sql.catalog.") and re.search(SECRET_NAMES, setting) is not None
 
 
@@ -121,6 +137,8 @@ def _jdbc(lake: Lake) -> dict[str, str]:
     kind = {"type": "jdbc", "jdbc.schema-version": "V1"}
     path = lake.sqlite_path
     if path is not None:
+        # Without them its driver waits 3 s for a lock and then fails in the middle of a commit, with an error
+        # that reads as unknown although nothing was done. In WAL whoever reads waits for nobody who writes.
         options = "busy_timeout=30000&journal_mode=WAL&transaction_mode=IMMEDIATE&synchronous=FULL"
         return {**kind, "uri": f"jdbc:sqlite:{path}?{options}"}
     try:
@@ -138,7 +156,12 @@ def _jdbc(lake: Lake) -> dict[str, str]:
 
 
 def _postgres_address(url: URL) -> str:
-    """With the options that change who is talked to and how safely, under the names Java has for them."""
+    """With the options that change who is talked to and how safely, under the names Java has for them.
+
+    Worked example: postgresql+psycopg2://ann:pw@db/lake?sslmode=require&connect_timeout=5&host=/tmp becomes
+    jdbc:postgresql://db:5432/lake?connectTimeout=5&sslmode=require. Name and password go apart, as
+    `jdbc.user` and `jdbc.password`. An option without a name in Java (a socket's folder) is left out.
+    """
     options = url.set(query=dict(_postgres_options(url.query))).render_as_string().partition("?")[2]
     place = f"{url.host or 'localhost'}:{url.port or 5432}/{url.database or ''}"
     return f"jdbc:postgresql://{place}{'?' if options else ''}{options}"
@@ -173,7 +196,11 @@ def _s3(said: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """An address of one's own is reached as pyarrow does: the bucket in the path unless told otherwise. Its
     store gets what all of them know: whole bodies, and an MD5 where a deletion needs a checksum.
 
-    Keys of a provider are asked for by Java itself; on a cluster they are those of this moment.
+    Keys of a provider are asked for by Java itself; on a cluster they are those of this moment: its machines
+    have neither our program nor its profile (`store_keys.py`), and a session there ends with its keys.
+
+    Worked example: client.region a and s3.region b with an endpoint of one's own give client.region b,
+    path-style access, a Content-MD5 with deletions and no chunks; a connect timeout of 2.5 s is 2500 ms.
     """
     credentials = keys_of(said)
     # Asked for here, too: what is wrong with the place is said by its own error, and not by Java's.

@@ -43,6 +43,10 @@ def dbt_environment(
     `remote` is the address of a Spark Connect server, "sc://HOST:PORT"; dbt sets what its profile says, so
     it gets a session of its own there. Without one dbt starts a session on `master`. Raises ConfigError when
     the session's jars are not installed.
+
+    Settings go two ways. What anybody may see is JSON in one variable, which the profile hands to Spark's
+    builder, and Spark's builder to Java's command line. Secrets are in a file of the owner's alone, which
+    Spark reads by `--properties-file`. Java's option variables would take them, too, and print them.
     """
     places = {name: str(home() / "dbt" / folder) for name, folder in _FOLDERS}
     folder = str(dbt_folder())
@@ -103,6 +107,10 @@ def write_properties(path: Path, settings: Mapping[str, str]) -> None:
 
 
 def _escaped(value: str) -> str:
-    """As a Java properties file wants it, in Java's 16-bit characters."""
+    """As a Java properties file wants it, in Java's 16-bit characters: every one of them by its number, since
+    blanks, `=`, `:`, `#` and backslashes mean something there, and a secret may hold any of them.
+
+    Worked example: ä is \\u00e4, € is \\u20ac, an emoji (U+1F600) is the pair \\ud83d\\ude00.
+    """
     units = value.encode("utf-16-be").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

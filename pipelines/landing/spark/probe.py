@@ -31,7 +31,12 @@ def task_failed(engine: Engine, error: Exception, needed: str, own: str = "") ->
 
 def workers_problem(engine: Engine, said: str, needed: str) -> str:
     """A sentence with the cure when the workers of `engine` cannot run the module `needed`; "" when they can,
-    or nobody knows. `said` is what Spark handed on."""
+    or nobody knows. `said` is what Spark handed on.
+
+    Another Python is told by Spark's own word for it, and nothing runs then. Else one task imports `needed`
+    and gives back the name of what it lacks. Where that task fails, too, a Python that a person named is the
+    likeliest cause; over Connect, and with our own Python, nobody knows, and Spark's own error stays.
+    """
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"
     told = os.environ.get(PYTHON_VARIABLE, "")
     if engine.remote:

@@ -6,6 +6,9 @@ It starts Spark as a landing does, runs a job, and lets Java write down the clas
 about ten seconds; where the archive is there, nothing is started. Java writes to a file of this process's
 own, which gets its name once it is whole: two of these at once do not disturb one another, and a run never
 sees half of one. A folder that cannot be written is said, and does no harm: runs start without.
+
+Why not in the first run that misses it: writing takes Java ten seconds at its end, and in a container that
+is thrown away after each run every run would pay that, for nobody.
 """
 
 import contextlib

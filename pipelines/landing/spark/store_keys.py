@@ -28,7 +28,11 @@ _SOURCE = Path(__file__).parents[3]
 
 def ask_again(credentials: Credentials, folder: Path) -> dict[str, str]:
     """Variables by which Java finds the program, by a file in `folder`; set in this process, too, for the
-    Java that it starts."""
+    Java that it starts. The file names a provider and holds no key, so anybody may read it.
+
+    `env` stands before the program because Amazon's library starts it with the environment of Java and in
+    another folder: without the path our packages would not be found there.
+    """
     path = folder / "aws-config"
     words = ["env", f"PYTHONPATH={_path()}", sys.executable, "-m", __name__, credentials.provider]
     line = shlex.join([*words, *filter(None, [credentials.name])])

@@ -194,7 +194,11 @@ def other_name(catalog: Catalog, table: str, table_uuid: str) -> str:
 
 
 def number_of(path: str) -> int:
-    """How many commits came before this metadata file, by its name; -1 when that does not say."""
+    """How many commits came before this metadata file, by its name; -1 when that does not say.
+
+    Worked example: `00003-9f31c0de.metadata.json` is 3, by PyIceberg and catalogs; `v12.metadata.json` and
+    `v12.gz.metadata.json` are 12, by Hadoop's tables; `x.metadata.json` is -1.
+    """
     found = _NUMBERED.fullmatch(_last(path))
     return int(found[1]) if found else -1
 

@@ -56,6 +56,8 @@ _LOOKS_MAX = 3
 
 
 NAMES_A_CATALOG = frozenset({"type", "uri", "py-catalog-impl"})
+# The retries are for a compaction by Spark, which races with landings: our own commits are single shots, and
+# read no such property.
 _TABLE_PROPERTIES = {
     "format-version": "2",
     "write.parquet.compression-codec": "zstd",
@@ -128,7 +130,11 @@ class Lake:
 
     @property
     def kind(self) -> str:
-        """`sql`, `rest`, or what else PyIceberg calls it; "" when neither type nor address tells."""
+        """`sql`, `rest`, or what else PyIceberg calls it; "" when neither type nor address tells.
+
+        Worked example: `postgresql+psycopg2://...` and `sqlite:///...` are `sql`, `http://rest:8181` is
+        `rest`; a `type` that is written decides before any address.
+        """
         uri = self.properties.get("uri", "")
         families = {"http": "rest", "sqlite": "sql", "postgresql": "sql", "thrift": "hive"}
         told = [kind for start, kind in families.items() if uri.startswith(start)]
@@ -154,7 +160,12 @@ class Lake:
         return answered(call, deadline_s=deadline_s, waits_for=f"the Iceberg catalog ({self.place})")
 
     def catalog(self, *, deadline_s: float = ANSWER_S) -> Catalog:
-        """Open the catalog. Raises ConfigError when it cannot be reached, or not within the deadline."""
+        """Open the catalog. Raises ConfigError when it cannot be reached, or not within the deadline.
+
+        Opened catalogs are kept by the process, four at most, so this is cheap after the first call. Only
+        "already exists" is looked at again, three times in all: it is the word of a race that another process
+        won.
+        """
         key = tuple(sorted(self.properties.items()))
         for look in range(_LOOKS_MAX):
             try:

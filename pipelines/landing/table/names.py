@@ -1,4 +1,12 @@
-"""What a declared key may be called, asked when a logstore's settings are read: before anything runs."""
+"""What a declared key may be called, asked when a logstore's settings are read: before anything runs.
+
+A name that is refused here costs a line in a settings file. One that got through would be a column of the
+table for good, since a column is never taken out. Story: a key `_file` is declared, the first landing adds
+the column, and Spark reads the table no more.
+
+Worked example: `Status` beside `status` is refused, as is `_FILE`, `__x` (the system's), `9a` and `a b`;
+`a.b-c` is a column. What is refused is not lost: a key without a column is in `__rest__`.
+"""
 
 import re
 from collections.abc import Iterable
@@ -35,7 +43,11 @@ class WrongColumn(ConfigError):
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Raises WrongColumn, with the cure, for a key that cannot have a column of its name."""
+    """Raises WrongColumn, with the cure, for a key that cannot have a column of its name.
+
+    In the order of the settings, so the first one that is wrong is named, and of two that differ in case the
+    second.
+    """
     seen: dict[str, str] = {}
     for name in names:
         _check(name)

@@ -2,6 +2,13 @@
 
 Both sides of a row group are bounded as a landing's are: by rows, and by the bytes that they take before they
 are in the file.
+
+Story of the bound: a compaction reads 500 small files of an hour into one. They are 40 MB together in
+storage, and 6 GB as rows that look alike. Whoever hands all of them to Parquet at once has them in memory;
+here about 48 MB wait at a time.
+
+Nobody sees the file until its entry is committed, and nothing of it is ever taken back here: what fails is
+left to the sweep, as a landing's files are.
 """
 
 import contextlib
@@ -29,6 +36,9 @@ class NewFile:
     """A file in the partition of `like`, in `folder` below the table's data, its name begins with `name`.
 
     Nothing is in storage before the first row group. `group_bytes`: about the most of one.
+
+    `like` gives the partition alone, so all rows must be of it: nobody looks at them here. In use: `add` for
+    each batch, then `close` once; after any error `abandon`, and no entry.
     """
 
     def __init__(
@@ -104,6 +114,7 @@ class NewFile:
             self._stream = self._table.io.new_output(self._path).create()
             self._parquet = parquet_writer(self._stream, rows, self._table.properties, long=self._long)
         self._parquet.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        # Let go before the pool is told to give back what nobody uses.
         del rows
         self._waiting, self._waiting_bytes, self._waiting_rows = [], 0, 0
         # Decoded by several threads: without this, what each of them freed stays with the process.

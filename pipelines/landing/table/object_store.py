@@ -52,7 +52,12 @@ def on_oss(properties: Mapping[str, str], scheme: str = "") -> bool:
 
 def completed(properties: Mapping[str, str], scheme: str = "") -> dict[str, str]:
     """`properties` with what the store needs that nobody has said. Raises ConfigError for OSS without an
-    endpoint: the next best would be Amazon's, and a bucket of that name may be anybody's."""
+    endpoint: the next best would be Amazon's, and a bucket of that name may be anybody's.
+
+    Worked example: `oss-cn-hangzhou-internal.aliyuncs.com` becomes an https address, with the region
+    `cn-hangzhou` and the bucket in the host's name. `oss-accelerate.aliyuncs.com` names no region, and
+    signing wants one: `us-east-1` stands for any. `http://127.0.0.1:9000` is no OSS, and stays as it is.
+    """
     found = dict(properties)
     if found.get(_ENDPOINT) and "://" not in found[_ENDPOINT]:
         found[_ENDPOINT] = f"https://{found[_ENDPOINT]}"
@@ -85,7 +90,15 @@ def send_whole_bodies(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 class ObjectStoreIO(PyArrowFileIO):
-    """PyIceberg's storage over pyarrow, for any store that speaks S3's protocol."""
+    """PyIceberg's storage over pyarrow, for any store that speaks S3's protocol.
+
+    A client has its keys for life, so one is made anew for keys that have changed, and only then: it has
+    connections, and a task opens many files. Under a lock, since the threads of one task share it. Pickled it
+    is its properties alone; the worker makes its clients, and finds its keys, where it is.
+
+    Worked example: keys end at 12:00 and are renewed some time ahead. A file that is opened just before is
+    read with the old client to its end; the next one that is opened gets the new client.
+    """
 
     def __init__(self, properties: Properties = EMPTY_DICT) -> None:
         super().__init__(properties)

@@ -2,6 +2,11 @@
 
 Said by whoever writes or reads files, a writing task on a worker, too. Addresses may hold credentials and are
 never shown.
+
+Worked example: pyarrow says "When creating key 'x' in bucket 'b': AWS Error UNKNOWN (HTTP status 400) during
+PutObject operation: Unable to parse ExceptionName: SecondLevelDomainForbidden Message: ...". An operator is
+told "PutObject was refused, SecondLevelDomainForbidden: ...", with the request's id and what to check. Of
+"postgresql://u:p@h/x refused" nothing is said but that it holds an address.
 """
 
 import errno
@@ -27,7 +32,11 @@ _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, err
 @dataclass(frozen=True)
 class NotTaken:
     """Why a catalog or a disk took nothing, and what a person does about it. `passes`: it may be over by
-    itself, so that the same is worth another try."""
+    itself, so that the same is worth another try.
+
+    Only what `passes` is worth the waiting of a run: of a lock that another process holds a later try may get
+    through, of a full disk each try leaves its files behind and none does.
+    """
 
     what: str
     cure: str = "make room or give the right, and run it again"
@@ -101,7 +110,10 @@ def _answered(told: re.Match[str]) -> str:
 
 
 def masked(error: BaseException) -> str:
-    """The first line of what an error says; nothing of it where that may hold an address."""
+    """The first line of what an error says; nothing of it where that may hold an address.
+
+    One line, since SQLAlchemy adds the statement and its parameters below it.
+    """
     text = str(error).splitlines()[0] if str(error) else ""
     return printable(
         text if "://" not in text and "@" not in text else "details hidden, they hold an address"

@@ -30,6 +30,7 @@ _METRICS = "write.metadata.metrics."
 _MAPPING = "schema.name-mapping.default"
 _PROVIDER = "write.py-location-provider.impl"
 _METADATA_PATH = "write.metadata.path"
+# PyIceberg reads these at a commit, as numbers: another text is a ValueError in the middle of one.
 _NUMBERS = ("write.metadata.previous-versions-max", "write.summary.partition-limit")
 _FLAGS = (
     "write.metadata.delete-after-commit.enabled",
@@ -43,6 +44,14 @@ def check_usable(table: Table, held: Held, *, columns: bool = True) -> None:
 
     `held`: the columns as landings had them. `columns`: False for who changes the columns, and so the
     partitioning, which rests on them.
+
+    In the order in which one hides the next: under another format version nothing else is to be trusted; a
+    partitioning rests on columns, so columns come first; what the catalog does is asked last, since it is the
+    one question that leaves this process.
+
+    Worked example: somebody sets 'write.metadata.metrics.default' to `everything`. Each landing would pull
+    its pages and fail when the first file is closed. Here it is refused before a page is pulled, with the
+    ALTER TABLE that unsets it.
     """
     name = ".".join(table.name())
     version = table.metadata.format_version
@@ -61,7 +70,11 @@ def check_usable(table: Table, held: Held, *, columns: bool = True) -> None:
 
 
 def upkeep_of(table: Table) -> CatalogUpkeep:
-    """What the table's catalog does to it by itself. Raises as the catalog does."""
+    """What the table's catalog does to it by itself. Raises as the catalog does.
+
+    A catalog of which nothing is known does nothing by itself: only those that say so (`KeepsTables`) are
+    asked, within 60 s.
+    """
     catalog = table.catalog
     if not isinstance(catalog, KeepsTables):
         return CatalogUpkeep()

@@ -94,7 +94,11 @@ class Unknown:
 class Waits:
     """Age of the oldest log that waits, in shards that are not paused; `at_most`: the ledger alone says so.
     `paused`: shards that a person paused, and in which logs wait. `unread`: a sentence for each shard of the
-    settings whose children nobody reads. `to_come`: why nothing lands yet."""
+    settings whose children nobody reads. `to_come`: why nothing lands yet.
+
+    Worked example: shard 0 waits since 10:00, shard 1, paused, since 8:00. At 10:05 `age_s` is 300 and
+    `paused` is (1,): what a person paused is said beside the lag and is none itself.
+    """
 
     age_s: float
     at_most: bool = False
@@ -123,7 +127,12 @@ class Latest:
 @dataclass(frozen=True)
 class Vitals:
     """What is known of a logstore: a fact for each kind, by its name; None where nobody asked. `cures`: what
-    settles a ledger that contradicts itself."""
+    settles a ledger that contradicts itself.
+
+    The name of each field is the value of its `Kind`: `findings` reads the fact of a rule by that. A field is
+    None, where nobody asked, or an `Unknown`, where somebody asked in vain: the first is no finding, the
+    second is one.
+    """
 
     reconciled: tuple[str, ...] | Unknown | None = None
     proven: Proof | Unknown | None = None
@@ -193,7 +202,11 @@ def rising(value: float, warn: float, fail: float) -> Level:
 
 
 def falling(value: float, warn: float, fail: float) -> Level:
-    """The level of a number that should be high."""
+    """The level of a number that should be high.
+
+    Worked example: of the limits 10 and 3, 11 is well, 5 is a warning and 2 an error. Of 0 and 0 every number
+    is well.
+    """
     if value < fail:
         return Level.FAIL
     return Level.WARN if value < warn else Level.OK
@@ -306,7 +319,12 @@ def _commit(newest: Latest, logstore: Logstore) -> Finding:
 
 
 def _errors(found: ErrorRows, logstore: Logstore) -> Finding:
-    """The worst hour decides: one bad hour in a day of good ones would be lost in a share of the day."""
+    """The worst hour decides: one bad hour in a day of good ones would be lost in a share of the day.
+
+    Worked example: 23 hours have 1,000,000 rows each without an error, the last has 1,000 with 300: its share
+    is 30 %, of the day it would be a thousandth of a percent. With the default limits, 1 % and 50 %, it is a
+    warning.
+    """
     if found.worst is None:
         return Finding(Kind.ERRORS, Level.OK, f"no rows in the newest {HOURS} receive hours")
     hour, limits, at = found.hours[found.worst], logstore.health.errors, hour_text(found.worst)

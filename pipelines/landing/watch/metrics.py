@@ -6,6 +6,10 @@ files that they leave (`run/textfile.py`). So an alert, a check of Dagster and a
 are one verdict.
 
 What nobody knows has no number: its family lacks the logstore, and its finding has the level `unknown`.
+
+Story of the missing number: a catalog is away, and an exporter goes on to expose the lag of an hour ago.
+Nobody is woken, for it looks well. Here the number is gone, and `sls_lake_finding` has 1 at `unknown`; once
+nobody could look for longer than a log may wait, it has 1 at `fail`.
 """
 
 from collections import Counter
@@ -88,7 +92,12 @@ class MetricLook:
 
 
 def survey(logstore: Logstore, *, clock: Clock = SYSTEM_CLOCK) -> MetricLook:
-    """Look, as `sls-lake describe` does. Raises no SlsError and no OSError, as `vitals`."""
+    """Look, as `sls-lake describe` does. Raises no SlsError and no OSError, as `vitals`.
+
+    One client and one set of heads for all facts, made when the first of them asks: the shards are asked
+    once, and `describe` and the runway speak of the same answers. Each call ends within 10 s, its retries
+    included, since one logstore whose service hangs would leave the others without a look.
+    """
 
     def shards(client: SlsClient, heads: Heads) -> list[ShardView]:
         return describe(logstore, Lake.default().one_look(), client, heads=heads)
@@ -108,7 +117,11 @@ def survey(logstore: Logstore, *, clock: Clock = SYSTEM_CLOCK) -> MetricLook:
 
 
 class Exporter(Collector):
-    """The newest look at some logstores, for whoever scrapes while the next one is taken."""
+    """The newest look at some logstores, for whoever scrapes while the next one is taken.
+
+    `look` builds the new numbers aside and puts them there in one assignment. `collect` runs in the threads
+    of the HTTP server, beside it: it sees all of the old look or all of the new one.
+    """
 
     def __init__(self, logstores: Sequence[Logstore], *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._logstores, self._clock = logstores, clock
@@ -128,7 +141,11 @@ class Exporter(Collector):
         self._looked = looked
 
     def collect(self) -> Iterator[Metric]:
-        """The families of the newest look, and of what runs have counted by now."""
+        """The families of the newest look, and of what runs have counted by now.
+
+        What runs counted is read from their files at each scrape, so a run that ended a second ago is told,
+        though the look is minutes old.
+        """
         counted = textfile.read_all(each.name for each in self._logstores)
         for name, about in LOOKED.items():
             family = Metric(name, about, "gauge")
@@ -152,7 +169,11 @@ class Exporter(Collector):
 
 
 def levels_of(logstore: Logstore, found: Finding) -> Samples:
-    """A finding as one sample a level."""
+    """A finding as one sample a level.
+
+    Worked example: a lag that is a warning gives four samples of `sls_lake_finding`: `ok` 0, `warn` 1, `fail`
+    0, `unknown` 0. So a query of one level has a number also where that level does not hold.
+    """
     return {
         (_FINDING, labels(logstore=logstore.name, kind=found.kind.value, level=level.value)): float(
             level is found.level
@@ -256,7 +277,12 @@ _SEVERITY = {Level.WARN: "warning", Level.FAIL: "critical", Level.UNKNOWN: "warn
 
 def alert_rules() -> dict[str, Any]:
     """The rules of Prometheus: one for each kind of finding and each level that is not well, and one for an
-    exporter that looks no more."""
+    exporter that looks no more.
+
+    The rules judge nothing: each asks whether a finding has a level for ten minutes. So a limit stands in one
+    place, the logstore's settings, and an alert and a check never disagree about it. The rule for an exporter
+    that looks no more is the exception, since a program that hangs finds nothing.
+    """
     rules = [_rule(rule.kind, rule.about, level) for rule in FINDINGS for level in _SEVERITY]
     stale = {
         "alert": "SlsLakeNobodyLooks",

@@ -57,7 +57,12 @@ class Event:
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What a look leaves for the next one: shards by id, whether read-only; those of them that have landed
-    whole; and the end cursor of each shard whose drain was asked for."""
+    whole; and the end cursor of each shard whose drain was asked for.
+
+    Worked example of the text: `{"origin": "o", "readwrite": [1], "readonly": [0], "landed": [0], "asked":
+    {"0": "120"}}`. Cursors are texts in it: one of 19 digits would not survive a reader of JSON that has
+    doubles.
+    """
 
     origin: str
     shards: Mapping[int, bool] = field(default_factory=dict)
@@ -103,6 +108,10 @@ class Topology:
     ends     end cursor of the shards that are read-only and not closed in the table: they want a drain
     deleted  known shards that the service has no more, by two kinds of answers
     hidden   known shards that are not listed, and answer all the same
+
+    `hidden` shards stay in `seen`. Story: a node lists the shards of yesterday for a minute. Were the others
+    taken out, they would appear again a minute later, and somebody would be told of a split that was long
+    ago.
     """
 
     look: Look
@@ -197,7 +206,11 @@ def events(before: Seen | None, now: Topology) -> tuple[Event, ...]:
 
 def due(before: Seen | None, now: Topology) -> dict[int, Cursor]:
     """The closing shards whose drain nobody asked for yet, with their end. A paused shard is not drained, and
-    one that the settings do not name is somebody else's."""
+    one that the settings do not name is somebody else's.
+
+    Worked example: shard 0 is read-only, its end is 120, and its drain was asked for: nothing is due. At the
+    next look its end is 130, so the first answer was an old one: its drain is due once more.
+    """
     asked = before.asked if before is not None and before.origin == now.look.ledger.origin else {}
     reads, paused = now.look.logstore.reads, now.look.paused
     return {s: end for s, end in now.ends.items() if asked.get(s) != end and s not in paused and reads(s)}
@@ -228,7 +241,11 @@ def _open(look: Look, shard: int) -> bool:
 def _families(
     new: Iterable[int], above: Mapping[int, frozenset[int]]
 ) -> Mapping[tuple[int, ...], tuple[int, ...]]:
-    """New shards by their parents."""
+    """New shards by their parents.
+
+    Worked example: 1 and 2 came of 0, and 3 of nobody: `{(0,): (1, 2), (): (3,)}`. One key is one split or
+    one merge, however many shards it made.
+    """
     found: dict[tuple[int, ...], tuple[int, ...]] = {}
     for child in new:
         key = tuple(sorted(above[child]))

@@ -46,6 +46,10 @@ def vitals(
     already. `lake` and `client` raise where a setting or keys are gone.
 
     A ledger that contradicts itself is told once: nothing that is read from it is known then.
+
+    Each fact is asked for by itself, so that one that fails leaves the others known: a service that is away
+    takes lag and runway, while commit, errors and wear come from the table. A `lake` is made once, when the
+    first fact wants it; where that raises, each fact tries anew and has the reason.
     """
 
     lake_now = cache(lambda: lake().one_look())
@@ -71,7 +75,11 @@ def vitals(
 
 
 def after_landing(logstore: Logstore, lake: Lake) -> Vitals:
-    """What a run that lands looks at beside its landing, which does not fail because of that."""
+    """What a run that lands looks at beside its landing, which does not fail because of that.
+
+    The newest landing is not reconciled here: the run has its own verdict of that. The proof is not there,
+    since it reads the whole table.
+    """
 
     now = lake.one_look()
 
@@ -121,6 +129,8 @@ def _problems(logstore: Logstore, lake: Lake) -> tuple[str, ...]:
 
 
 def _broken(error: SlsError) -> Vitals:
+    """The contradiction is the finding of `reconciled`, an error; all that would be read from that ledger is
+    unknown, with the same reason, and is not called well."""
     why = Unknown(str(error), error.cures)
     broken = (str(error),)
     return Vitals(broken, runway=why, lag=why, commit=why, errors=why, wear=why, cures=error.cures)

@@ -84,7 +84,11 @@ def _lands(look: Look, shard: int) -> bool:
 
 
 def _sum(ages: Mapping[int, float], rates: Mapping[int, float]) -> Waiting:
-    """`rates`: raw bytes a receive second of each shard, as they landed lately."""
+    """`rates`: raw bytes a receive second of each shard, as they landed lately.
+
+    Worked example: shard 0 waits for 300 s at 1 MB a second, shard 1 for 10 s, and of that no rate is known:
+    the oldest log is of shard 0, and about 300 MB wait.
+    """
     shard = max(ages, key=lambda s: ages[s], default=None)
     if shard is None or not ages[shard]:
         return Waiting()

@@ -16,7 +16,14 @@ _DIGITS_MAX = 20
 @dataclass(frozen=True, slots=True)
 class Wear:
     """`files`: data files that came since the newest compaction, as far as snapshots are kept; `snapshots`
-    of the table, and what their ledgers and windows take in its metadata; `manifests` of the newest."""
+    of the table, and what their ledgers and windows take in its metadata; `manifests` of the newest.
+
+    What each costs: many files make every query open more of them; snapshots with their ledgers are read by
+    each commit, since they stand in the metadata file; manifests are read by whoever plans a scan.
+
+    Worked example: 2,500 files, 120 snapshots, 30 manifests: `over(WORN)` is ("files",), and a maintenance is
+    asked for.
+    """
 
     files: int = 0
     snapshots: int = 0

@@ -91,7 +91,11 @@ class ConsumerGroup:
         )
 
     def look(self, now: float, shape: Shape) -> None:
-        """Bring members and shards up to date: evict the silent, add and drop shards."""
+        """Bring members and shards up to date: evict the silent, add and drop shards.
+
+        Nothing runs by itself here: time passes by being asked about. A member that fell silent is evicted
+        by the next call of anybody, and a test that moves the clock by an hour sees it at once.
+        """
         self._evict(now)
         if shape.version != self.version:
             self._reshape(shape)
@@ -106,6 +110,13 @@ class ConsumerGroup:
 
         Refusals: ShardNotExist 404, ConsumerNotExist 404, ConsumerNotMatch 400. The last saver may
         repeat its checkpoint of a shard that is over: a lost reply is no reason to refuse.
+
+        Story: the last checkpoint of a shard makes it over, its holder has it no more, and the answer is
+        lost. The client sends it again, and would hear ConsumerNotMatch: its last work would look lost.
+        `saver` remembers who may say it again.
+
+        Worked example: a read-only shard ends at 50. 49 from its holder is kept, 50 makes it over. A forced
+        30 opens it again, and it is free for whoever asks next; a forced 60 leaves it over.
         """
         self.look(now, shape)
         slot = self.slots.get(shard)
@@ -186,7 +197,12 @@ class ConsumerGroup:
     def _evict(self, now: float) -> None:
         """Who gets a shard on its way: its taker, where only the holder fell silent; its holder, where only
         the taker did; nobody, where both did. A member that was seen later than now counts as seen now:
-        somebody put the clock back."""
+        somebody put the clock back.
+
+        Worked example: the time-out is 60 s, a was last heard 70 s ago, b 10 s ago. Shard 1 is on its way
+        from a to b: b has it now, with b's next answer. On its way from b to a it would be b's again. Had
+        both been silent it would be free.
+        """
         dead = set()
         for name, seen in self.members.items():
             if now - seen > self.timeout_s:
@@ -208,6 +224,9 @@ class ConsumerGroup:
         self.changed = True
 
     def _reshape(self, shape: Shape) -> None:
+        """Groups hear of a split with the next call, by the version of the shape. Shards are taken in order
+        of number, so a parent has its slot, and its state, before a child asks whether it is over.
+        """
         for gone in self.slots.keys() - shape.ends.keys():
             del self.slots[gone]
         for shard in sorted(shape.ends.keys() - self.slots.keys()):

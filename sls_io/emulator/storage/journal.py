@@ -109,6 +109,10 @@ class SegmentJournal:
 
     A place is one number, so that a shard's index is an array: 40 bits for the offset in a segment, 22 for
     its number (`salvage.NUMBERS`).
+
+    Worked example: the LogGroup whose bytes begin at offset 61 of segment 3 is at `3 << 40 | 61`,
+    3298534883389: a segment's head takes 24 bytes, a record's 13, and the group's own numbers 24. The
+    largest place is below 2^62.
     """
 
     def __init__(
@@ -236,6 +240,10 @@ class SegmentJournal:
         for another list they stay, and the next release tries again.
 
         `_live` counts the LogGroups of each segment that a shard still knows.
+
+        Worked example: segments 1 to 3, of which 2 is the oldest with a LogGroup that a shard still has. 1
+        goes, and what it said of projects, groups and checkpoints is in the snapshot that 3 begins with. 2
+        stays, whole, for the sake of one group: nothing is ever moved between segments.
         """
         dead = [number for number in self._ends.closed if self._live[number] <= 0]
         if not dead:
@@ -264,6 +272,10 @@ class SegmentJournal:
 
         Snapshot, list, records: an older segment can go as soon as its LogGroups have, because all else it
         said is in the newer one's snapshot.
+
+        In the list before anything is written to it that is answered. Were it the other way round, a kill
+        would leave answered records in a segment that the list does not name, which the next start takes
+        for nobody's and renames.
         """
         number = self._ends.last + 1
         snapshot = _json(self._store.snapshot())

@@ -3,6 +3,10 @@
 Each segment with damage is written anew with its whole records, in their order, and the old file
 is renamed. The list is made anew from what is there. What that loses is said, file by file; after
 it the folder loads like any other. Nothing is deleted.
+
+Why a person must ask. A record behind damage is whole by its own sum, but what the damaged one said is
+unknown: a checkpoint may be older than it was, a deleted logstore may be there again. For a demo that is
+better than nothing; a test that went on unasked would prove something of a service that never was.
 """
 
 import os
@@ -118,6 +122,10 @@ def _mended(path: Path, number: int, folder_id: bytes, promised: int | None, not
 
     Whole is what the head and the whole records take. Where the file is longer, some of its bytes prove
     nothing; where it is shorter than was acknowledged, some are gone. Either is written anew, and named.
+
+    Worked example: a segment of 1,000 bytes was acknowledged, and byte 500 has a flipped bit, in a record
+    of [480, 560). The head and the whole records take 920 bytes: 80 prove nothing. A new file is written
+    with those records in their order, the old one is renamed to `.damaged`, and both numbers are said.
     """
     with Mapped(path) as mapped:
         content, size = mapped.content, mapped.size

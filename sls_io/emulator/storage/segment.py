@@ -73,6 +73,9 @@ def record_at(content: "bytes | mmap", at: int, size: int) -> Record | None:
 
     The length is part of the sum: a bit that turns over in it makes another sum, or a record that runs over
     the end.
+
+    Worked example: a record of 3 bytes takes 16: mark, length 3, sum, kind, and the bytes. With one bit of
+    them turned, or with 15 bytes there, the answer is None.
     """
     begin = at + _RECORD.size
     if begin > size:
@@ -180,6 +183,10 @@ class Ends:
         """The line that each record rewrites in place: always as long.
 
         As long as ever, so that it is overwritten in place, and one write moves the end.
+
+        Worked example: segment 2, 500 bytes acknowledged: 20 digits, a blank, 8 digits of the checksum, a
+        line end, 30 bytes in all. The sum is over the folder's id and the segment's number, too: a line of
+        another list does not fit here.
         """
         said = f"{self.end:020d}"
         return f"{said} {zlib.crc32(self.id + b'%d %d' % (self.last, self.end)):08x}\n".encode()

@@ -104,7 +104,12 @@ class ShardLog:
         self.next = cursor + 1
 
     def at_time(self, second: int) -> int:
-        """Cursor of the first group received at or after `second`, or of the next write."""
+        """Cursor of the first group received at or after `second`, or of the next write.
+
+        Worked example: groups 5 to 8 were received at 100, 100, 100 and 103. From 100 on is 5, from 101 on
+        is 8, and so is from 103; from 104 on is 9, the next write. The third write came at 98, after
+        somebody set the clock back, and has 100.
+        """
         position = bisect_left(self.times, second)
         return self.cursors[position] if position < len(self.cursors) else self.next
 
@@ -153,6 +158,10 @@ class ShardLog:
         """Forget the groups before `cursor`; returns their places.
 
         `cut` becomes the end of the last group that goes, before the arrays lose it.
+
+        Worked example: groups 5 to 8 have 4, 6, 5 and 7 bytes, so `ends` is 4, 10, 15, 22. Trimmed before
+        7: `ends` is 15, 22 and `cut` is 10; the sizes are still 5 and 7, and 12 bytes are kept. A million
+        of them are trimmed without a sum.
         """
         gone = bisect_left(self.cursors, cursor)
         places = self.places[:gone]

@@ -75,6 +75,9 @@ class StoredLogstore:
         """Where a write goes: by hash key, or to each shard in turn.
 
         Shards that take writes tile the keys, so the last one that begins at or before a key has it.
+
+        Worked example: four shards begin at 0, 4, 8 and c (with 31 zeros). The key 4000... is shard 1's,
+        3fff... shard 0's, ffff... shard 3's. Five writes without a key go to 0, 1, 2, 3 and 0.
         """
         open_shards = self.writable()
         if not open_shards:
@@ -217,6 +220,11 @@ class Store:
 
         The last key stands for one behind it: 128 bits of ones are the end of the keys and no key. So the
         middle of all keys is 8000..., and not 7fff....
+
+        Worked example: the one shard of a new logstore is split evenly: [0000..., 8000...) and [8000...,
+        ffff...). A quarter, [0000..., 4000...), in three ends at 1555..., 2aaa... and 4000.... The parent
+        keeps its groups and its number and takes no more writes; the children have the next numbers,
+        whatever was deleted before.
         """
         parent = self._open(logstore, shard)
         begin, end = int(parent.begin_key, 16), int(parent.end_key, 16)
@@ -257,6 +265,10 @@ class Store:
         """Remove groups received before `before_s`, then readonly shards that are empty and older.
 
         A read-only shard goes once it is empty and was closed before that time, as retention takes one.
+
+        Worked example: the logs of a shard are from seconds 100, 200 and 300, and it was closed at 310.
+        Before 250: two groups go. Before 305: the last one goes, and the shard stays, empty and listed.
+        Before 311: it goes.
         """
         for shard in list(logstore.shards.values()):
             if shard.times and shard.times[0] < before_s:
@@ -290,7 +302,12 @@ class Store:
         self.changes.append({"op": "drop_group", "uid": logstore.uid, "name": name})
 
     def snapshot(self) -> list[Change]:
-        """Changes that make all but the LogGroups."""
+        """Changes that make all but the LogGroups.
+
+        In this order, since `apply` needs it: a group's change finds its logstore by number. `next_uid`
+        comes last and for itself: the logstore with the highest number may be deleted, and its LogGroups,
+        still in an older segment, must never be taken for those of a new one.
+        """
         found: list[Change] = [{"op": "project", "doc": p} for p in self.projects.values()]
         for logstore in self.logstores.values():
             found.append({"op": "logstore", "doc": logstore.doc()})
@@ -416,6 +433,11 @@ def _hex(value: int) -> str:
 
 
 def _base(logstore: StoredLogstore, now: float) -> int:
-    """First cursor of a shard: looks like nanoseconds of its creation, differs between shards."""
+    """First cursor of a shard: looks like nanoseconds of its creation, differs between shards.
+
+    Worked example: shards 0 and 1 of demo/logs, made at 1790000000, begin at 1790000000172729404 and
+    1790000000135979178. A client that takes one shard's cursor for another's is refused or reads nothing,
+    where cursors that all began at 0 would hide its mistake.
+    """
     salt = zlib.crc32(f"{logstore.project}/{logstore.name}/{logstore.next_shard}".encode())
     return max(int(now), 1) * 1_000_000_000 + salt % 1_000_000_000

@@ -11,6 +11,11 @@ both ways.
 
 A table that is worn wants no person: it asks for the maintenance, once, and again when a quarter more has
 come.
+
+Why a job that fails, and not a message of our own: whoever runs Dagster has told it once where failed runs
+are sent, by mail, chat or pager. A second way would be one more secret and one more thing that is broken when
+it is needed. And why at most once an hour: a lag that goes up and down over its bound every ten minutes would
+send six alerts an hour, and people switch off what sends six an hour.
 """
 
 import json
@@ -100,6 +105,10 @@ def _begun(memory: "_Memory", levels: Mapping[str, str], now_s: float) -> tuple[
     """(kinds for which the job is asked for now, those for which it is owed).
 
     A time that is still to come was written while the clock was wrong: nothing was asked for then.
+
+    Worked example: for `lag` the job was asked for at 07:00. At 07:20 it begins to fail once more: within the
+    hour, so it is owed. At 08:00 it still fails, and is asked for; had it become well meanwhile, it would not
+    be. A kind for which nothing was asked yet has no hour to wait for.
     """
     failing = {kind for kind, level in levels.items() if level == Level.FAIL.value}
     begun = {kind for kind in failing if memory.levels.get(kind) != Level.FAIL.value}
@@ -116,7 +125,12 @@ def _upkeep(
     before: Mapping[str, int],
     worn: Wear,
 ) -> tuple[list[dg.RunRequest], str, Mapping[str, int]]:
-    """(the maintenance that is asked for, why or why not, the counts for which one was asked for last)."""
+    """(the maintenance that is asked for, why or why not, the counts for which one was asked for last).
+
+    Story: a table has 250 manifests and a limit of 200, and a file in one of them cannot be read, so each
+    maintenance puts that hour off and leaves 240. Asked for at each tick it would run all day. Asked for at
+    250, it is asked for again above 312, and once more as soon as the count was below 200 in between.
+    """
     if found.level in (Level.UNKNOWN, Level.FAIL):
         return [], found.text, before
     counts = {name: int(count) for name, count in found.numbers.items()}

@@ -7,6 +7,12 @@ nothing of it can come any more, so an hourly model that depends on it runs on c
 Once: events are stored before the sensor's cursor is, and a daemon may die in between. So the storage is
 asked which of the next hours have an event already. That holds for any number of deployments over the same
 storage, too.
+
+Why in order: a model that depends on "all hours up to this one" may look at the newest event alone. So an
+hour waits for those before it, and an empty hour is told as well. Worked example: shard 0 has reached 09:40,
+shard 1 08:10. 07:00 is sealed, 08:00 is not, since shard 1 may still bring something of it. After a rollback
+shards have reached less than was told: nothing is taken back, and the next hour is told when all have passed
+it again.
 """
 
 import json

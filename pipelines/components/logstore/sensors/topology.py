@@ -9,6 +9,14 @@ closes it; its children can land after that. It is asked for once: by the run ke
 cursor, by the sensor's own cursor, and by a tag on the run, which is looked up first, so that another
 deployment over the same run storage does not ask again. Deployments with storages of their own may both
 ask: the second run finds the shard closed, and lands nothing twice.
+
+Why three memories of one thing: each is lost in another way. A cursor is reset with a click, or was not
+stored since the daemon died behind the tick. A run key is Dagster's own and holds for one sensor. A tag is on
+the run and goes with it when old runs are deleted. None of them protects data: a run too many lands nothing.
+
+Worked example: shard 0 splits into 1 and 2 and ends at cursor 700, of which 400 has landed. The tick tells
+the split, makes partitions 1 and 2, and asks for a run with the key drain-<origin>-0@700. That run lands 400
+to 700 and closes shard 0. The next tick tells that 0 has landed, and asks for nothing.
 """
 
 import re
@@ -75,7 +83,12 @@ def drains(
     seen: Look,
     cursor: str,
 ) -> Sighting:
-    """What became of the shards since the look that left `cursor`; `origin` is the asset that is observed."""
+    """What became of the shards since the look that left `cursor`; `origin` is the asset that is observed.
+
+    A tick that sees what the last one saw leaves Dagster's partitions and their states alone. Where something
+    moved, both are worked out anew: partitions that a dead tick did not store are added, and those of shards
+    that retention took are removed, whoever added them.
+    """
     before, partitions = Seen.of(cursor), shards_partitions(logstore)
     # The storage has what a cursor says: it is kept last. Asking it anew was most of a quiet tick.
     same = before is not None and before.still(seen)
@@ -116,7 +129,9 @@ def _drains(
 
 
 def run_key(origin: str, closing: Mapping[int, Cursor]) -> str:
-    """The same for the same shards with the same ends."""
+    """The same for the same shards with the same ends. Worked example: shards 4 (end 10) and 2 (end 7) of o1
+    are `drain-o1-2@7,4@10`; many of them are a digest, since a key is a column of Dagster's database. The end
+    is in it because a shard that is opened again and closes later has more to drain."""
     text = ",".join(f"{shard}@{int(end)}" for shard, end in sorted(closing.items()))
     return f"drain-{origin}-{text if len(text) <= _KEY_CHARS_MAX else sha256(text.encode()).hexdigest()[:16]}"
 
