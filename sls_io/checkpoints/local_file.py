@@ -10,6 +10,11 @@ they have 63 bits. The mode is 0600.
 Nothing doubtful is "none". The text must be exactly what this module would write for what it says, and its
 checksum must fit; a document of another reader or logstore is refused, and one that is gone, too: the lock
 file PATH.lock has a byte in it once the first document was synced. Two processes take turns by that lock.
+
+Why a lock file that remembers. Story: the document is deleted, or moved, or left out when its folder is
+copied. A reader that takes "no document" for its first start begins at the oldest log again, or at the
+newest and skips what it had not read. With the byte in PATH.lock it stops. A folder that is gone with both
+cannot be told from a first start; a link whose target is gone can, so that one stops, too.
 """
 
 import fcntl
@@ -143,7 +148,12 @@ class LocalFile:
 
     def _read(self) -> _Shards:
         """Gone and never there look alike; the byte in the lock file tells them apart. A link without a
-        target is neither: its disk may not be mounted."""
+        target is neither: its disk may not be mounted.
+
+        The byte is read before the document is. Story: A finds no document. B writes the first one, and the
+        byte after it. A finds the byte: all is lost, and it tells a person to remove the lock file.
+        """
+        was_written = self._was_written()
         try:
             if self._path.exists() and not self._path.is_file():
                 raise self._broken("is no file")
@@ -151,7 +161,7 @@ class LocalFile:
                 text = file.read(BYTES_MAX + 1)
         except FileNotFoundError:
             self._check_link()
-            if self._was_written():
+            if was_written:
                 raise StoreBroken(
                     f"{self.name} is gone, and there was one. Restore it; or remove {self._lock}, and "
                     f"{self._fill}: without that file a reader begins as at its first start"
@@ -191,7 +201,13 @@ class LocalFile:
 
     def _parsed(self, text: bytes) -> _Shards:
         """What was read is written once more and compared byte for byte. So the checksum is proven, and with
-        it all that JSON lets pass: a key that stands there twice, another order, a number in another form."""
+        it all that JSON lets pass: a key that stands there twice, another order, a number in another form.
+
+        Worked example: somebody changes the cursor "12" to "13" with an editor. The document still parses;
+        written again from what it says it has another checksum than the one in it, so it "was edited". With
+        a blank at its end the checksum fits and the bytes do not, and it stops all the same.
+        `"cursor": "012"` is 12 to Python, and stops likewise.
+        """
         try:
             document = json.loads(text)
             told = document["format"], document["of"], document["reader"]
@@ -252,7 +268,11 @@ class LocalFile:
 
 
 def encoded(of: str, reader: str, shards: Mapping[int, Kept]) -> bytes:
-    """The document: the same bytes for the same contents."""
+    """The document: the same bytes for the same contents.
+
+    Sorted, one form for each value, and the checksum over all but itself. So what was read can be written
+    once more and compared (`_parsed`), and a store copied byte by byte is as good as the first one.
+    """
     document: dict[str, Any] = {
         "format": FORMAT,
         "of": of,

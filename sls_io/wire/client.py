@@ -3,6 +3,11 @@
 The control plane returns small frozen values. The data plane returns a page as it came:
 compressed body, and what its headers say of it. Nothing is decoded here, and no answer is taken
 for granted: one that is not what the protocol says raises instead of becoming "nothing there".
+
+An empty answer that is believed is how data is lost. Story: a gateway answers ListShards with 200 and `{}`.
+Taken for "no shards", every shard would look as if retention had taken it. So each field is read by its
+type, a list that names one shard twice is refused, and what does not fit is a `BadResponse`, which a later
+run asks again.
 """
 
 import hashlib
@@ -21,9 +26,6 @@ from sls_io.wire.json_body import NOT_JSON, parse_json, whole_number
 from sls_io.wire.page import Page, contradiction
 from sls_io.wire.transport import Transport
 
-"""The compression that pages are asked for in: every client of the service reads it, and it is the
-fastest."""
-
 _NOT_A_MEMBER = frozenset({"NotExistConsumerWithBody"})
 _NOT_THE_HOLDER = frozenset({"ConsumerNotMatch", "ConsumerNotExist", "ConsumerNotExsit"})
 _SECONDS_MAX = 10**11
@@ -38,6 +40,10 @@ class Origin:
     """Identity of a logstore. One that is deleted and made again is another origin.
 
     `known_as` is the id under which a table has it, where that is not the one made of today's parts.
+
+    Worked example: `access_logs` of project demo in cn-hangzhou, made at 1790000000, is
+    `access_logs-d82cc884`; the same made again a second later is `access_logs-8a9e6d00`. So its cursors,
+    which begin anew, are never compared with those of the one before.
     """
 
     region: str
@@ -180,6 +186,9 @@ class SlsClient:
         """Begin and end cursor of `shard`.
 
         The end is read after the status in `shard` was seen, so a read-only shard's end is final.
+
+        The order is the point. Story: the end is read, a last log comes, the shard is split, and then it is
+        listed as read-only. With the end of before it would be closed with that log behind it.
         """
         begin = self.cursor_at(shard.id, "begin")
         return Head(shard=shard, begin=begin, end=self.cursor_at(shard.id, "end"))
@@ -189,6 +198,10 @@ class SlsClient:
 
         Before the oldest kept group it is the begin cursor, in the future the end. Raises
         ShardGone when retention took the shard.
+
+        The answer has no word for "there was something, and it is gone": a time before the oldest group
+        gets the begin cursor, as a time does that is right on it. Whoever needs to tell the two asks for
+        the receive time of that cursor.
         """
         # A log's time has 32 bits, and so has this one: behind all that can come there is the end, too.
         place = min(at, _LAST_S) if isinstance(at, int) else at
@@ -224,6 +237,10 @@ class SlsClient:
 
         Raises CursorExpired, ShardGone, and DecodeError when the headers a page must have are
         missing, broken or contradict each other: pull it again.
+
+        `end` is exclusive, and the service stops exactly there; a page beyond it is refused by `fetch.py`.
+        A page of 0 groups with an advanced cursor is progress, one with the cursor that was asked for is
+        the end of what is there.
         """
         params = {"type": "logs", "cursor": cursor_to_wire(cursor), "count": str(groups_max)}
         if end is not None:
@@ -341,6 +358,9 @@ class SlsClient:
 
         Raises ClaimLost when the service does not know the holder any more: it was silent for
         too long and must join again with nothing held.
+
+        `held` is what the holder has not let go of, and not what it was granted last: a shard that is being
+        taken away goes to its next holder only when it is missing here.
         """
         params = {"type": "heartbeat", "consumer": holder}
         try:
@@ -356,7 +376,11 @@ class SlsClient:
         return frozenset(answer)
 
     def checkpoints(self, group: str) -> dict[int, GroupCheckpoint]:
-        """Every listed shard's checkpoint in `group`. A failed read raises; it is never "none"."""
+        """Every listed shard's checkpoint in `group`. A failed read raises; it is never "none".
+
+        A shard without a checkpoint has an entry with an empty text. One without an entry is no such shard:
+        it is not listed.
+        """
         found: dict[int, GroupCheckpoint] = {}
         for entry in self._list("GET", self._group(group)):
             try:
@@ -377,6 +401,9 @@ class SlsClient:
         """Publish `cursor` if `holder` has the shard, and never by force.
 
         Raises ClaimLost when the service says that it has not, ShardGone when retention took it.
+
+        Not by force, as the vendor's Python and Go libraries do it: a holder that was paused for longer
+        than the group's time-out would set back what its successor has published since.
         """
         params = {"type": "checkpoint", "consumer": holder, "forceSuccess": "false"}
         body = {"shard": shard, "checkpoint": cursor_to_wire(cursor)}

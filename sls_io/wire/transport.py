@@ -9,6 +9,11 @@ Only `_send` and what lies below it is replaced: every management call of the SD
 - errors from our tree. Their text never holds a key, nor anything of a call that carries logs.
 
 Signing is the SDK's (`signature.py`): v1, or v4 when `service.region` is set.
+
+Why not the SDK's own sending. It tries ten times, a second apart, under a time-out of 120 s each: up to 20
+minutes inside one heartbeat, while the service has long given the shards to somebody else. It follows the
+environment's proxies and netrc, and the text of an answer that it cannot parse has the whole page in it
+(docs/decisions/0011).
 """
 
 import contextlib
@@ -40,6 +45,7 @@ from sls_io.values.errors import (
     ShardGone,
     SlsError,
     Throttled,
+    TransportError,
     TransportTimeout,
     printable,
 )
@@ -67,6 +73,9 @@ KEYS_AHEAD_S = 120.0
 """Keys that end within this are asked for again before they do."""
 _KEYS_PAUSE_S = 5.0
 """A provider that has nothing newer yet is not asked at every call."""
+_DATE_S = 2.0
+"""A Date has whole seconds, and was on its way: two that differ by less say the same."""
+_DOUBT = "; whether the service acted on it is not known"
 
 
 class _Vendor(LogException):
@@ -112,7 +121,12 @@ _FOR_VENDOR: Mapping[type[ServiceError], type[ServiceError]] = {
 
 @dataclass(slots=True)
 class _Shared:
-    """What a transport and its copies with other deadlines have in common."""
+    """What a transport and its copies with other deadlines have in common.
+
+    One clock's skew, one pair of keys and one pool for all copies: what the heartbeat's copy, with its
+    short deadline, learns of the service's clock or of renewed keys serves the calls that it was copied
+    from. `skew_s` is added to our clock where we sign.
+    """
 
     wire: Wire
     keys: Keys
@@ -136,7 +150,13 @@ class _FailedTry:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One request before it is signed. `vendor`: made by a method of the SDK."""
+    """One request before it is signed. `vendor`: made by a method of the SDK.
+
+    `repeatable` decides what a lost answer costs. A heartbeat and a checkpoint say a state, so saying it
+    twice changes nothing; what is made twice is "there already". A put stores its group once for each time
+    that it arrives; a split that arrives twice is refused the second time, as if the first had never been
+    done. Those two end with an error that says that nobody knows. A gateway's 504 is a lost answer, too.
+    """
 
     method: str
     project: str
@@ -155,7 +175,7 @@ class _Call:
     @property
     def repeatable(self) -> bool:
         """Whether sending it twice does no harm, should the first answer be lost."""
-        return self.method != "POST" or self.params.get("type") in ("heartbeat", "checkpoint")
+        return self.method != "POST" or "/shards/" not in self.resource
 
     def __str__(self) -> str:
         return printable(f"{self.method} {self.resource} of project {self.project or '-'}")
@@ -224,6 +244,13 @@ class Transport(LogClient):
         """The service's own time, unix seconds: Date of its last answer plus what passed since.
 
         None before the first answer. Date has whole seconds, so this is up to a second early.
+
+        The machine's own clock plays no part. Story: a machine is ten minutes ahead. By its clock the end
+        of a window would lie ten minutes after the newest log, and an hour that still gets logs would be
+        called complete.
+
+        Worked example: a Date of 14:13:20 came 2.5 s ago by the monotonic clock: it is 14:13:22.5, or up to
+        a second later.
         """
         known = self._shared.service_date
         return None if known is None else known[0] + self._clock.monotonic() - known[1]
@@ -283,6 +310,11 @@ class Transport(LogClient):
 
         The last try may have a few milliseconds only. That it was not answered says nothing. The call fails
         for what the service said before it, so that is raised.
+
+        Worked example: the deadline is 10 s. The first try is throttled and is followed by a wait of up to
+        0.5 s, and so on; the fifth begins at 9.9 s and gets no answer in 0.1 s. `Throttled` is raised,
+        which its caller can wait for, and not a time-out, which says nothing of why. A put is the
+        exception: its fifth try may have been done, and "throttled" would say that it was not.
         """
         if call.project and not _HOST_LABEL.fullmatch(call.project):
             raise ConfigError("project: letters, digits and inner hyphens only; it is part of a host name")
@@ -292,7 +324,7 @@ class Transport(LogClient):
         said: SlsError | None = None
         while True:
             self._renew_ahead()
-            used = self._shared.keys
+            used, used_skew_s = self._shared.keys, self._shared.skew_s
             try:
                 answer = self._once(call, until)
             except Lost as lost:
@@ -305,14 +337,20 @@ class Transport(LogClient):
                 if answer.status == 200:
                     return answer
                 code, text = _read_error(answer)
-                rule = self._corrected(answer, code, failures, used) or rule_for(answer.status, code)
+                rule = self._corrected(answer, code, used, used_skew_s) or rule_for(answer.status, code)
+                if rule is SOON and not call.repeatable:
+                    raise _undecided(call, answer, code)
                 said = self._error(call, answer, code, text, rule)
                 failed = _FailedTry(said, code, rule)
             failures += 1
             self._pause(failed, failures, until)
 
     def _pause(self, failed: _FailedTry, failures: int, until_s: float) -> None:
-        """Wait for the next try. Raises what failed where there is none."""
+        """Wait for the next try. Raises what failed where there is none.
+
+        A wait that would end at the deadline or after it is not begun: what failed is raised at once, and
+        the caller has the rest of its time.
+        """
         rule = failed.rule
         wait = rule.wait(failures) if rule else 0.0
         late = self._clock.monotonic() + wait >= until_s
@@ -322,19 +360,33 @@ class Transport(LogClient):
             self._shared.retries[failed.code] += 1
         self._clock.sleep(wait)
 
-    def _corrected(self, answer: Answer, code: str, failures: int, used: Keys) -> RetryRule | None:
-        """Whether we can do better at once: with the service's own clock, or with fresh keys."""
-        if code in _SKEWED and self._shared.service_date and not failures:
+    def _corrected(self, answer: Answer, code: str, used: Keys, used_skew_s: float) -> RetryRule | None:
+        """Whether we can do better at once: with the service's own clock, or with fresh keys.
+
+        Story: a laptop wakes up an hour behind. Its first call is refused as too skewed, with the service's
+        Date beside the refusal; the second is signed by that, and so is each one after it. A service whose
+        Date is wrong itself refuses the second, too, and its Date says nothing new: that is its answer.
+
+        Keys that were refused are renewed once for each pair: `_renewed` is true only where another pair
+        came of it.
+        """
+        if code in _SKEWED and self._shared.service_date:
             # Our clock is wrong by more than the service bears; its Date header says by how much.
             self._shared.skew_s = self._shared.service_date[0] - self._clock.now()
-            return AT_ONCE
+            if abs(self._shared.skew_s - used_skew_s) > _DATE_S:
+                return AT_ONCE
         if keys_refused(answer.status, code) and self._renewed(used, refused=True):
             return AT_ONCE
         return None
 
     def _renewed(self, used: Keys, *, refused: bool = False) -> bool:
         """Whether there are other keys now than the `used` ones, found by another thread or given by the
-        provider. A provider that fails in the middle of the work leaves the keys as they are."""
+        provider. A provider that fails in the middle of the work leaves the keys as they are.
+
+        Story: eight threads pull with keys that end. Each is refused, and each comes here with the old pair
+        in `used`. The first one through the lock asks the provider; the other seven find that the pair is
+        another one already, and ask nobody.
+        """
         with self._shared.renewing:
             if self._shared.keys == used:
                 with contextlib.suppress(ConfigError):
@@ -343,7 +395,12 @@ class Transport(LogClient):
             return self._shared.keys[:3] != used[:3]
 
     def _renew_ahead(self) -> None:
-        """Ask for keys again that are about to end, so that no call has to fail for it."""
+        """Ask for keys again that are about to end, so that no call has to fail for it.
+
+        Worked example: keys end at 12:00:00. From 11:58:00 on each call asks the provider, though not twice
+        in 5 s; one that has nothing newer leaves the old ones. After 12:00:00 each call asks: with these it
+        would be refused anyway.
+        """
         shared = self._shared
         left_s = shared.keys.expires_s - self._now()
         if left_s > KEYS_AHEAD_S:
@@ -354,10 +411,17 @@ class Transport(LogClient):
         self._renewed(shared.keys)
 
     def _once(self, call: _Call, until_s: float) -> Answer:
-        """Sign and send once. Raises Lost when there is no whole answer."""
+        """Sign and send once. Raises Lost when there is no whole answer.
+
+        One try gets `CONNECT_S` and `read_timeout_s` together, and never more than what is left of the
+        whole call. The project is in `Host` and not in the address that is connected to, so loopback, which
+        knows no `demo.127.0.0.1`, works without a resolver.
+        """
         service, wire = self.service, self._shared.wire
         headers = dict(call.headers)
         headers["Content-Length"] = str(len(call.body))
+        # The vendor's clients say 0 where there is no body, and it is a signed header: left out, the
+        # signature would be another one than theirs.
         if not call.body:
             headers["x-log-bodyrawsize"] = "0"
         headers |= {
@@ -402,7 +466,16 @@ class Transport(LogClient):
         self._shared.service_date = (at, self._clock.monotonic())
 
     def _error(self, call: _Call, answer: Answer, code: str, text: str, rule: RetryRule | None) -> SlsError:
-        """The error of our tree for an answer that is not a usable 200."""
+        """The error of our tree for an answer that is not a usable 200.
+
+        What is said depends on what the call may hold. Of a call with logs the service's words are left
+        out, since it may quote what it could not read. Of a refusal of keys they are replaced, since they
+        may repeat the key id and the text that was signed. Whatever is left goes through the pair once
+        more, and each of its parts becomes `***`.
+
+        `vendor`: a method of the SDK catches LogException in the middle of its work and goes on, so its
+        calls get our error in a class that is one, too.
+        """
         request_id = printable(answer.headers.get("x-log-requestid", "")[:64])
         refused, ended = keys_refused(answer.status, code), token_ended(code, text)
         denial = denial_in(text) if refused else None
@@ -460,12 +533,17 @@ class Transport(LogClient):
 
 
 def _unanswered(call: _Call, lost: Lost) -> _FailedTry:
-    doubt = "; whether the service acted on it is not known" if lost.sent and not call.repeatable else ""
-    text = f"{call}: {lost.reason}{doubt}"
+    text = f"{call}: {lost.reason}{_DOUBT if lost.sent and not call.repeatable else ''}"
     rule = SOON if not lost.hopeless and (call.repeatable or not lost.sent) else None
     if lost.timeout:
         return _FailedTry(TransportTimeout(text), "TransportTimeout", rule)
     return _FailedTry(ConnectFailed(text), "ConnectFailed", rule)
+
+
+def _undecided(call: _Call, answer: Answer, code: str) -> TransportError:
+    """The error for an answer that may come from in front of the service, or from the middle of its work."""
+    request_id = printable(answer.headers.get("x-log-requestid", "")[:64])
+    return TransportError(f"{call}: {code} (HTTP {answer.status}, request {request_id or '-'}){_DOUBT}")
 
 
 def _read_error(answer: Answer) -> tuple[str, str]:

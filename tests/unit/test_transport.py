@@ -323,8 +323,9 @@ def test_failures_of_the_service_are_tried_again(reply: Reply) -> None:
     ],
 )
 def test_what_asking_again_cannot_change_is_asked_once(status: int, code: str) -> None:
-    with talking(error(status, code)) as (t, server), pytest.raises(ServiceError):
-        t.exchange("GET", SHARDS)
+    with talking(error(status, code)) as (t, server):
+        with pytest.raises(ServiceError):
+            t.exchange("GET", SHARDS)
         assert t.retries == {}
     assert len(server.seen) == 1
     assert rule_for(status, code) is None
@@ -346,6 +347,17 @@ def test_a_clock_that_is_wrong_is_corrected_by_the_services_own(code: str) -> No
     with talking(dated, Reply()) as (t, server):
         t.exchange("GET", SHARDS)
     assert server.seen[1].headers["date"] == "Wed, 21 Oct 2026 07:28:00 GMT"
+
+
+def test_a_clock_is_corrected_at_whichever_try_and_once_by_what_the_service_says() -> None:
+    dated = error(400, "RequestTimeTooSkewed", Date="Wed, 21 Oct 2026 07:28:00 GMT")
+    with talking(error(503, "ServerBusy"), dated, Reply()) as (t, server):
+        t.exchange("GET", SHARDS)
+        assert len(server.seen) == 3
+    with talking(dated, dated, Reply()) as (t, server):
+        with pytest.raises(ServiceError, match="clock"):
+            t.exchange("GET", SHARDS)
+        assert len(server.seen) == 2
 
 
 @pytest.mark.parametrize(("method", "raised"), [("GET", Throttled), ("POST", TransportTimeout)])
@@ -446,16 +458,22 @@ def test_a_write_whose_answer_was_lost_is_not_sent_twice() -> None:
         count += 1
         connection.recv(65536)
 
-    with (
-        raw_server(talk) as endpoint,
-        transport(endpoint) as t,
-        pytest.raises(ConnectFailed, match="not known"),
-    ):
-        t.exchange("POST", SHARDS + "/lb", body=b"x")
+    with raw_server(talk) as endpoint, transport(endpoint) as t:
+        with pytest.raises(ConnectFailed, match="not known"):
+            t.exchange("POST", SHARDS + "/lb", body=b"x")
         assert count == 1
         with pytest.raises(ConnectFailed):
-            t.exchange("POST", SHARDS, params={"type": "heartbeat"}, body=b"[]")
+            t.exchange("POST", "/logstores/l/consumergroups/g", params={"type": "heartbeat"}, body=b"[]")
         assert count == 1 + t.service.tries_max
+
+
+@pytest.mark.parametrize("reply", [Reply(504, b"<html>"), error(500, "InternalServerError")])
+def test_a_put_is_not_sent_again_where_an_answer_leaves_open_whether_it_was_done(reply: Reply) -> None:
+    """Story: a gateway gave up waiting and said 504. The service had stored the group, and got it twice."""
+    with talking(error(503, "ServerBusy"), reply, Reply()) as (t, server):
+        with pytest.raises(TransportError, match="not known"):
+            t.exchange("POST", SHARDS + "/lb", body=b"x")
+        assert len(server.seen) == 2, "what was refused is sent again"
 
 
 def test_nobody_listening_is_said_with_the_address() -> None:
