@@ -4,7 +4,9 @@ A bound holds everywhere: who needs more room has found a second idea.
 """
 
 import ast
+import io
 import textwrap
+import tokenize
 from collections.abc import Mapping
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
@@ -30,6 +32,7 @@ TEST_FUNCTION_LINES_MAX = 70
 COMPLEXITY_MAX = 15
 FOLDER_MODULES_MAX = 16
 VERBS_MAX = 44
+DOC_RATIO_MIN = 0.30
 
 CHOICES = (ast.If, ast.IfExp, ast.For, ast.While, ast.comprehension, ast.ExceptHandler, ast.Assert, ast.With)
 """What each make a function one harder to follow; so does every further `and` or `or`."""
@@ -68,6 +71,13 @@ def test_no_function_is_longer_than_60_lines_and_none_of_a_test_than_70() -> Non
     )
 
 
+def test_code_has_its_theory_beside_it() -> None:
+    """Why a piece is right, and an example: three lines for ten lines of code."""
+    counts = [written(p.read_text(encoding="utf-8")) for p in product()]
+    code, told = (sum(column) for column in zip(*counts, strict=True))
+    assert told / code >= DOC_RATIO_MIN, f"{told:,} lines tell of {code:,} lines of code"
+
+
 def test_no_function_is_tangled() -> None:
     complain(
         f"{at(p, f.lineno)}: {f.name} is of complexity {found}; find the value, the table or the step in it "
@@ -94,6 +104,30 @@ def test_what_makes_a_function_tangled_is_counted() -> None:
                     return [d for d in c if d] if a else None
     """
     assert complexity(ast.parse(textwrap.dedent(source)).body[0]) == 8
+
+
+def test_what_is_code_and_what_tells_of_it_is_counted() -> None:
+    source = """
+    # a word ahead
+
+    def f():
+        '''Two
+        lines.'''
+        return 1  # beside
+    """
+    assert written(textwrap.dedent(source)) == (2, 4)
+
+
+def written(source: str) -> tuple[int, int]:
+    """(lines of code, lines of docstrings and comments); a comment beside code is both."""
+    defs = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    told = [n.body[0] for n in ast.walk(ast.parse(source)) if isinstance(n, defs) and ast.get_docstring(n)]
+    docs = {line for one in told for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)}
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    comments = {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
+    rows = {number: row.strip() for number, row in enumerate(source.splitlines(), 1)}
+    code = {n for n, row in rows.items() if row and not row.startswith("#")} - docs
+    return len(code), len(docs | comments)
 
 
 def complexity(function: ast.AST) -> int:

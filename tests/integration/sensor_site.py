@@ -11,7 +11,6 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.test_utils import instance_for_test
 
 from chaos.engine import InProcess
 from chaos.in_dagster import definitions_of
@@ -21,6 +20,7 @@ from pipelines.landing.table.lake import Lake
 from sls_io.emulator import Emulator, start
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.wire.client import SlsClient
+from tests.worlds.dagster_home import new_dagster
 from tests.worlds.one_logstore import PROJECT, World, logstore_settings, make_lake, use_catalog
 
 __all__ = ["MakeSite", "Site", "landed", "make_site", "sensor_instance", "sensor_place", "store"]
@@ -142,7 +142,7 @@ class MakeSite:
 @pytest.fixture(scope="module")
 def sensor_instance() -> Iterator[dg.DagsterInstance]:
     """One Dagster for a module: runs, events and partitions are told apart by the logstore's name."""
-    with instance_for_test() as instance:
+    with new_dagster() as instance:
         yield instance
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import dagster as dg
 import pytest
 from dagster._core.storage.partition_status_cache import AssetPartitionStatus
-from dagster._core.test_utils import instance_for_test
 from sqlalchemy import Engine, event
 
 from pipelines.cli.main import EXIT_FAILED, run
@@ -25,6 +24,7 @@ from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
 from tests.worlds.command_line import settings
+from tests.worlds.dagster_home import new_dagster
 from tests.worlds.dagster_page import EXECUTE, Page, hours, of_hours, why
 from tests.worlds.lossy_catalog import LossyCatalog, lossy
 from tests.worlds.one_logstore import HOUR0, use_catalog
@@ -164,7 +164,7 @@ def test_an_hour_that_grew_beside_dagster_shows_what_the_table_holds(page: Page)
 def test_a_dagster_home_that_was_lost_is_told_again_what_the_table_holds(page: Page) -> None:
     page.world.put(7)
     page.world.emulator.admin.advance(60)
-    with instance_for_test() as fresh:
+    with new_dagster() as fresh:
         page.instance = fresh
         assert page.land().success
         rows = [told(page, HOUR0 + n).metadata["dagster/partition_row_count"].value for n in range(3)]
@@ -204,7 +204,7 @@ def test_more_hours_than_a_statement_of_sqlite_takes_are_asked_for_in_parts() ->
     hours, bronze = range(HOUR0, HOUR0 + 40_000), dg.AssetKey(["bronze", "quiet"])
     event.listen(Engine, "connect", stock)
     try:
-        with instance_for_test() as instance:
+        with new_dagster() as instance:
             last: Any = {"partition": hour_key(hours[-1]), "tags": {DATA_VERSION_TAG: "7"}}
             instance.report_runless_asset_event(dg.AssetMaterialization(bronze, **last))
             assert versions_told(instance, bronze, hours) == {hours[-1]: "7"}

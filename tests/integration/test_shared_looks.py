@@ -6,19 +6,19 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.test_utils import instance_for_test
 
 from pipelines.components.logstore.sensors.ticks import Lookout, Sighting
 from pipelines.components.shared_sensors import shared_sensor
 from pipelines.landing.logstore import Logstore
 from sls_io.values.errors import SlsError
+from tests.worlds.dagster_home import new_dagster
 
 Look = Callable[[dg.DagsterInstance, str], Sighting]
 
 
 @pytest.fixture(scope="module")
 def instance() -> Iterator[dg.DagsterInstance]:
-    with instance_for_test() as found:
+    with new_dagster() as found:
         yield found
 
 

@@ -252,7 +252,7 @@ def test_the_file_that_the_others_differ_from_is_good(project: Path) -> None:
     assert load_logstore(project).columns == {"a": "int"}
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("case", FILES)
 def test_a_bad_file_is_refused_by_the_command_line_with_file_and_cure(project: Path, case: str) -> None:
     content, said = FILES[case]
@@ -266,7 +266,7 @@ def test_a_bad_file_is_refused_by_the_command_line_with_file_and_cure(project: P
             logstores.resolve(None)
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     "case", sorted(set(FILES) - {"two documents", "nothing", "a list", "attributes misspelt"})
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.test_utils import create_run_for_test, instance_for_test
+from dagster._core.test_utils import create_run_for_test
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pipelines.cli.land import show
@@ -51,6 +51,7 @@ from pipelines.landing.run.report import (
 from sls_io.planning.waits import DRAINED, Wait, Why
 from sls_io.values.errors import ConfigError
 from tests.worlds.components import ATTRIBUTES, START, definitions, lake_home, logstore
+from tests.worlds.dagster_home import new_dagster
 
 __all__ = ["lake_home"]
 
@@ -59,7 +60,6 @@ VERBS = ("microbatch", "now", "rework", "proof", "health", "maintenance")
 HEALTH = {"runway", "lag", "commit", "errors"}
 DEFINITIONS_MAX = 18
 """Of one logstore, beside its assets: what a person finds on the page, and has to know."""
-
 
 # --- definitions -----------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ def test_an_unset_endpoint_loads_and_is_named_as_soon_as_something_runs(
     monkeypatch.delenv("SLS_ENDPOINT", raising=False)
     service = {**ATTRIBUTES["service"], "endpoint": "{{ env.SLS_ENDPOINT }}"}
     defs = definitions({**ATTRIBUTES, "service": service})
-    with instance_for_test() as instance:
+    with new_dagster() as instance:
         result = defs.resolve_job_def("access_logs_microbatch").execute_in_process(
             instance=instance, tags=live_tags(logstore(), logstore().start_hour), raise_on_error=False
         )
@@ -274,7 +274,7 @@ def assets_of(one: Logstore) -> list[Any]:
 
 
 def test_a_live_backfill_fails_with_one_sentence_and_is_not_retried(lake_home: Path) -> None:
-    with instance_for_test() as instance:
+    with new_dagster() as instance:
         result = dg.materialize(
             assets_of(logstore()),
             instance=instance,
@@ -290,7 +290,7 @@ def test_a_live_backfill_fails_with_one_sentence_and_is_not_retried(lake_home: P
 
 @pytest.mark.parametrize("tags", [{}, {MODE_TAG: "replace"}, {MODE_TAG: "errors"}], ids=str)
 def test_a_run_without_a_partition_fails_with_one_sentence(tags: dict[str, str], lake_home: Path) -> None:
-    with instance_for_test() as instance:
+    with new_dagster() as instance:
         result = (
             definitions(ATTRIBUTES)
             .resolve_job_def("access_logs_microbatch")
@@ -305,7 +305,7 @@ def test_a_checkpoint_backfilled_with_its_table_moves_nothing_and_is_not_left_ha
     lake_home: Path,
 ) -> None:
     one = logstore()
-    with instance_for_test() as instance:
+    with new_dagster() as instance:
         result = dg.materialize(
             assets_of(one),
             selection=[checkpoint_key(one)],
@@ -320,7 +320,7 @@ def test_a_checkpoint_backfilled_with_its_table_moves_nothing_and_is_not_left_ha
 
 def test_publishing_waits_for_no_other_run_and_names_the_one_that_holds_the_claim(lake_home: Path) -> None:
     one = logstore()
-    with instance_for_test() as instance:
+    with new_dagster() as instance:
         other = create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED, tags={CLAIMS_TAG: one.name})
         result = dg.materialize(
             assets_of(one),

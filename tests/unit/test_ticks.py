@@ -5,7 +5,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from dagster._core.test_utils import create_run_for_test, instance_for_test
+from dagster._core.test_utils import create_run_for_test
 
 from pipelines.components.logstore.schedule import (
     BACKFILL_TAG,
@@ -25,6 +25,7 @@ from sls_io.values.window import Cursor
 from tests.worlds.components import START, at, lake_home, logstore
 
 __all__ = ["lake_home"]
+from tests.worlds.dagster_home import new_dagster
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_a_tick_before_the_start_is_skipped_and_says_so() -> None:
 def test_a_tick_is_skipped_while_a_run_claims_and_names_it(
     status: dg.DagsterRunStatus, lake_home: Path
 ) -> None:
-    with instance_for_test() as instance:
+    with new_dagster() as instance:
         run = create_run_for_test(instance, status=status, tags={CLAIMS_TAG: "access_logs"})
         decision = tick(instance)
         assert isinstance(decision, dg.SkipReason)
@@ -71,7 +72,7 @@ def test_a_tick_is_skipped_while_a_run_claims_and_names_it(
 
 
 def test_runs_that_ended_and_runs_of_other_logstores_hold_nobody_up(lake_home: Path) -> None:
-    with instance_for_test() as instance:
+    with new_dagster() as instance:
         create_run_for_test(instance, status=dg.DagsterRunStatus.FAILURE, tags={CLAIMS_TAG: "access_logs"})
         create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED, tags={CLAIMS_TAG: "orders"})
         create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED, tags={BACKFILL_TAG: "b"})
@@ -81,7 +82,7 @@ def test_runs_that_ended_and_runs_of_other_logstores_hold_nobody_up(lake_home: P
 
 def test_a_tick_of_days_ago_asks_for_the_hour_that_is_open_now(lake_home: Path) -> None:
     now_s = SYSTEM_CLOCK.now()
-    with instance_for_test() as instance:
+    with new_dagster() as instance:
         decision = tick(instance)
     assert isinstance(decision, dg.RunRequest)
     hour = hour_of_key(decision.tags[PARTITION_TAG])

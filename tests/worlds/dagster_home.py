@@ -24,6 +24,13 @@ def dagster_in(folder: Path) -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
+@contextmanager
+def new_dagster() -> Iterator[dg.DagsterInstance]:
+    """An instance that goes, with all that it kept, when the block ends."""
+    with TemporaryDirectory() as folder, dagster_in(Path(folder) / "dagster") as instance:
+        yield instance
+
+
 @cache
 def _empty() -> "TemporaryDirectory[str]":
     """Storage that has all tables and nothing in them; it goes when this process ends."""
