@@ -35,6 +35,9 @@ def check(output: Output, *, path: Path | None) -> None:
     """
     defs = path or defs_of(project_root())
     files = ([path] if path.is_file() else sorted(path.rglob("defs.yaml"))) if path else defs_files(defs)
+    if path and not files:
+        # Nothing was read, so nothing is right: a path that is misspelt in a job of CI would pass for ever.
+        raise ConfigError(f"{path}: no defs.yaml lies there or below it")
     found, names = [], dict[str, Path | str]()
     for _, place, attributes in written(files):
         read = _read(place, attributes, names)

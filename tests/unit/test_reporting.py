@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 from pipelines.landing.run.report import PlanReport, notes_of
-from pipelines.landing.run.reporting import lag_s
+from pipelines.landing.run.reporting import lag_s, noted_gaps
+from sls_io.planning.values import LedgerChange, Plan
 from sls_io.planning.waits import DRAINED, WINDOWS, Wait, paused
-from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.values.claim import Gap, Ledger, ShardLedger
 from sls_io.values.window import Cursor
 
 NOW_S, UNTIL_S = 10_000.0, 9_990
@@ -55,3 +56,15 @@ def test_shards_that_wait_for_the_same_are_one_line(drained: Sequence[int], said
     report = PlanReport("o", "bronze.logs", first_start=False, until_s=UNTIL_S, waits=waits)
     first, second = notes_of(report)
     assert first.text == f"{said}{DRAINED}" and second.text == f"shard 99 waits: {WINDOWS}"
+
+
+def test_a_gap_is_told_as_the_table_has_it_and_not_as_it_was_planned() -> None:
+    """Story: while a run wrote, another one landed the first part of what this one called missing."""
+    missing, of_another = Gap(Cursor(100), Cursor(150), "expired"), Gap(Cursor(0), Cursor(9), "expired")
+    change = LedgerChange(gaps={0: (missing,), 7: (of_another,)})
+    plan = Plan("o", True, UNTIL_S, change=change)
+    left, older = Gap(Cursor(130), Cursor(150), "expired"), Gap(Cursor(0), Cursor(10), "skipped")
+    shard = ShardLedger(start=Cursor(0), gaps=(older, left))
+
+    assert noted_gaps(plan, Ledger("o", {0: shard})) == {0: [left]}
+    assert noted_gaps(plan, None) == {}, "of a plan that was not published nothing is lost"

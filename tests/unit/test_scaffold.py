@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from pipelines.cli.main import EXIT_FAILED, run
+from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run
 from pipelines.components import SlsLogstore
 from pipelines.components.logstore.scaffold import LogstoreFlags, LogstoreScaffolder
 from pipelines.landing.logstore import load_logstore
@@ -196,6 +196,14 @@ def test_one_file_or_folder_is_read_alone_and_from_anywhere(
     (one,) = json.loads(capsys.readouterr().out)["logstores"]
     assert "tabel" in one["wrong"]
     assert run(["check", str(project)]) == EXIT_FAILED
+
+
+def test_a_path_without_any_definition_is_no_check_that_passed(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (empty := project / "oders").mkdir()
+    assert run(["check", str(empty)]) == EXIT_USAGE
+    assert f"{empty}: no defs.yaml" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_no_project_is_not_found_well(

@@ -164,7 +164,7 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
         unknown=unknown,
         windows=tuple((p.window.shard, p.window.hour, p.window.begin, p.window.end) for p in plan.windows),
         closings=dict(plan.change.closings),
-        gaps=gap_lines(plan),
+        gaps=gap_lines(plan.change.gaps),
         waits=dict(sorted(plan.waits.items())),
         backlog=_backlog(
             logstore, table, ledger, {p.window.shard: p.window.hour for p in plan.windows[::-1]}, until_s

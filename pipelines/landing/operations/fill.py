@@ -119,6 +119,6 @@ def _view(logstore: Logstore, plan: Plan, waits: Mapping[int, Wait], *, first: b
         first_start=first,
         windows=len(windows),
         coming=tuple(FillWindow(w.shard, w.hour, w.begin, w.end) for w in windows),
-        gaps=gap_lines(plan),
+        gaps=gap_lines(plan.change.gaps),
         waits=dict(sorted(waits.items())),
     )

@@ -10,6 +10,7 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.table import commands
 from sls_io.planning.values import Again, Plan
 from sls_io.planning.waits import Wait
+from sls_io.values.claim import Gap
 
 STOPPED = {
     "bytes": "stopped at a page edge: the run's byte budget is used up",
@@ -248,12 +249,10 @@ class PlanReport:
     unknown: str = ""
 
 
-def gap_lines(plan: Plan) -> tuple[str, ...]:
-    """The gaps of a plan, one line each."""
+def gap_lines(gaps: Mapping[int, Sequence[Gap]]) -> tuple[str, ...]:
+    """Gaps by shard, one line each."""
     return tuple(
-        f"shard {shard}: [{g.begin}, {g.end}) {g.cause}"
-        for shard, gaps in sorted(plan.change.gaps.items())
-        for g in gaps
+        f"shard {shard}: [{g.begin}, {g.end}) {g.cause}" for shard in sorted(gaps) for g in gaps[shard]
     )
 
 

@@ -13,7 +13,7 @@ from pipelines.landing.run.protocol import State
 from pipelines.landing.run.report import HourReport, LandingReport, gap_lines, readable_lines, suspect_lines
 from sls_io.planning.values import Plan
 from sls_io.planning.waits import Wait, Why
-from sls_io.values.claim import Ledger
+from sls_io.values.claim import Gap, Ledger
 
 
 def report_of(
@@ -42,7 +42,7 @@ def report_of(
         until_s=until_s,
         waits=dict(sorted((state.waits or {}).items())),
         stopped=dict(sorted(stopped.items())),
-        gaps=gap_lines(plan),
+        gaps=gap_lines(noted_gaps(plan, ledger)),
         suspects=suspect_lines(plan),
         readable=readable_lines(plan, lowered, logstore),
         # A window that stopped early leaves its shard open, whatever was planned.
@@ -51,6 +51,21 @@ def report_of(
         conflicts=state.conflicts,
         replans=state.replans,
     )
+
+
+def noted_gaps(plan: Plan, ledger: Ledger | None) -> dict[int, list[Gap]]:
+    """The gaps of the plan that the ledger has, by shard, each as the ledger has it.
+
+    Story: a run plans the gap [100, 150), since the service denies it. While it writes, another run lands
+    [100, 130): the service had it after all. What is merged is [130, 150), and that alone is lost. Nothing is
+    lost by a plan that was never published.
+    """
+    shards = ledger.shards if ledger is not None else {}
+    return {
+        shard: [g for g in shards[shard].gaps if any(g.begin < p.end and p.begin < g.end for p in planned)]
+        for shard, planned in plan.change.gaps.items()
+        if shard in shards
+    }
 
 
 def counts_of(
