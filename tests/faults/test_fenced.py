@@ -261,6 +261,19 @@ def test_an_unknown_landing_is_refused_with_those_there_are(world: World, comman
     assert "none is on its way" in said["error"]
 
 
+def test_a_landing_is_named_by_eight_digits_and_by_no_fewer(world: World, command: Command) -> None:
+    """What a person saw may be gone, and fewer digits may be those of a run at work."""
+    (run,) = left_behind(world)
+    for words in (("show", run[:7]), ("abort", run[:1], "--execute")):
+        said = command("landings", *words)
+        assert said["code"] == EXIT_USAGE and f"no landing '{words[1]}'" in said["error"]
+        assert f"on their way are {run}; give the first 8 digits of its id" in said["error"]
+    wrong = command("landings", "show", "0" * 8)
+    assert wrong["code"] == EXIT_USAGE and "digits" not in wrong["error"]
+    for named in (run, run.upper(), f"{run}-and-what-follows"):
+        assert command("landings", "show", named)["run"] == run
+
+
 # --- one deployment, two processes ---------------------------------------------------------------
 
 

@@ -40,7 +40,8 @@ def test_each_reason_is_a_line_with_its_hours_and_files(calm: World, command: Co
     assert {why: (x["hours"], x["files"]) for why, x in found.items()} == {"few": (1, 1), "unsealed": (1, 2)}
     assert found["few"]["text"] == "already as few files as hold their rows"
     behind = found["unsealed"]["text"]
-    assert behind.startswith("not sealed: shard 0, 1 of ") and hour_text(newest) in behind
+    assert behind.startswith(f"not sealed: shards 0, 1 of {calm.origin} have not read all logs of hour ")
+    assert hour_text(newest) in behind
 
     assert command(*ONLY, "--execute")["left"] == dry["left"]
     after = command(*ONLY)

@@ -7,6 +7,7 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.history import hours_of
 from pipelines.landing.operations import reach
 from sls_io.planning.waits import Why
+from tests.worlds.changed_table import expire_all
 from tests.worlds.command_line import Command
 from tests.worlds.graphql_server import answering, data
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
@@ -138,3 +139,22 @@ def test_a_named_gap_is_named_for_the_hours_it_lies_in_and_no_others(started: Wo
 
     # Of the third hour 10 rows had landed, then 60 logs came that nobody landed in time.
     assert found == [[], [], ["gap", "gap"], ["gap", "gap"], ["gap", "gap"], []]
+
+
+def test_what_was_withdrawn_and_no_window_tells_of_is_said_beside_what_one_does(
+    started: World, command: Command
+) -> None:
+    """Of the first hour the snapshot with the windows is expired, of the third it is there."""
+    expire_all(started)
+    started.at(HOUR0_S + 3 * 3600 + 120)
+    started.land()
+    for hour in (HOUR, hour_text(HOUR0 + 2)):
+        assert command("table", "undo", "--hour", hour, "--execute")["executed"]
+    retain(started, 3)
+
+    with started.client as client:
+        found = reach.lacking(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 3))
+
+    said = {lack.kind: lack for lack in found}
+    assert said["withdrawn"].hours == range(HOUR0 + 2, HOUR0 + 3)
+    assert said["unsure"].hours == range(HOUR0, HOUR0 + 3) and "nobody knows any more" in said["unsure"].text

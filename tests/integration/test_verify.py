@@ -1,6 +1,7 @@
 """`verify` finds what somebody did to the table behind the ledger's back, and says where."""
 
 import base64
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +18,10 @@ from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.table.commands import line
 from sls_io.values.cures import Do
+from sls_io.values.window import cursor_to_wire
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.three_hours import undo_of
+from tests.worlds.wrong_answers import tell
 
 
 @pytest.fixture
@@ -267,3 +271,24 @@ def test_a_value_that_another_engine_changed_under_its_identity_is_green_as_the_
     other = pc.add(rows.column("n"), 1).cast(rows.schema.field(place).type)
     landed.table.overwrite(rows.set_column(place, rows.schema.field(place), other))
     assert landed.proof(pull=True).ok
+
+
+@pytest.mark.parametrize("wrong", [HOUR0_S - 60, HOUR0_S + 60], ids=["before all", "the hour before"])
+def test_a_service_whose_hours_go_back_is_not_asked_for_ever(landed: World, wrong: int) -> None:
+    """The group at the edge of the second hour is said to be of an hour before it."""
+    landed.at(HOUR0_S + 2 * 3600 + 120)
+    landed.land()
+    execute(landed.lake, undo_of(landed, HOUR0, HOUR0 + 1))
+    hours = f"{hour_text(HOUR0)}..{hour_text(HOUR0 + 1)}"
+    for shard in landed.proof().shards:
+        assert [text.partition(" of ")[2] for text in shard.withdrawn] == [hours]
+    with landed.client as client:
+        edge = cursor_to_wire(client.cursor_at(0, HOUR0_S + 3600))
+    aimed = {"call": "get_cursor_time", "shard": 0, "query": {"cursor": re.escape(edge)}}
+    lie = tell(landed, "answer", field="cursor_time", value=wrong, **{**aimed, "times": 50})
+
+    first, second = landed.proof().shards
+
+    assert [text.partition(" of ")[2] for text in first.withdrawn] == ["an hour the service no longer has"]
+    assert [text.partition(" of ")[2] for text in second.withdrawn] == [hours]
+    assert [fault["hits"] for fault in landed.emulator.admin.faults() if fault["id"] == lie] == [1]

@@ -12,7 +12,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, NestedField
 
-from pipelines.landing.contents.strays import same_values
+from pipelines.landing.contents.choice import Leaf
+from pipelines.landing.contents.strays import Stray, conflicts, same_values
+from pipelines.landing.ledger.reading import Unreadable
 
 FEW, MANY = 33_000, 73_000
 
@@ -78,3 +80,35 @@ def test_files_of_many_rows_are_compared_in_less_than_a_hundred_bytes_a_row_and_
         finally:
             tracemalloc.stop()
     assert (peaks[1] - peaks[0]) / (MANY - FEW) < 2 * 100, peaks
+
+
+def of_use(path: Path, *numbers: int) -> Stray:
+    """What is known of a file with rows of these indexes, which is written."""
+    index = range(min(numbers), max(numbers) + 1)
+    place = {
+        "__origin__": pa.array(["o"] * len(index)),
+        "__receive_hour__": pa.array([0] * len(index), pa.timestamp("us", "UTC")),
+    }
+    pq.write_table(rows(index, **place), path)
+    return Stray(Leaf(str(path), {("o", 0): (len(index), 0)}, 0.0, False), ("o", 0), path.stat().st_size)
+
+
+def test_a_file_that_left_since_it_was_looked_at_is_named(table: Table, tmp_path: Path) -> None:
+    """Somebody's sweep takes it meanwhile; cut off it is no better."""
+    one, other = of_use(tmp_path / "one.parquet", 0, 3), of_use(tmp_path / "other.parquet", 3, 5)
+    assert conflicts(table, [one, other], []) == ({(one.leaf.path, other.leaf.path)}, set())
+
+    Path(other.leaf.path).write_bytes(b"PAR1")
+    with pytest.raises(Unreadable, match=r"other\.parquet"):
+        conflicts(table, [one, other], [])
+    Path(other.leaf.path).unlink()
+    with pytest.raises(Unreadable, match=r"is gone: other\.parquet"):
+        conflicts(table, [one, other], [])
+    with pytest.raises(Unreadable, match=r"is gone: other\.parquet"):
+        conflicts(table, [other], [])
+
+
+def test_a_file_without_rows_that_took_the_place_of_one_shares_none(table: Table, tmp_path: Path) -> None:
+    one, other = of_use(tmp_path / "one.parquet", 0, 3), of_use(tmp_path / "other.parquet", 3, 5)
+    pq.write_table(rows(range(0)), other.leaf.path)
+    assert conflicts(table, [one, other], []) == (set(), set())

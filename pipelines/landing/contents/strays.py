@@ -207,10 +207,28 @@ def _may_belong(state: TableState, ledger: Ledger, cell: Cell) -> bool:
 def _read(table: Table, path: str) -> list[Identities]:
     """The identities of a file's rows; nothing of one that is cut off, or has no such columns: a writer that
     was killed leaves it."""
-    with suppress(Unreadable), reading(table, path), table.io.new_input(path).open() as stream:
+    with suppress(Unreadable):
+        return _identities(table, path)
+    return []
+
+
+def _identities(table: Table, path: str) -> list[Identities]:
+    """The same, and raises as `reading.py` does where the file is gone or damaged."""
+    with reading(table, path), table.io.new_input(path).open() as stream:
         if set(_COLUMNS) <= set(pq.read_schema(stream).names):
             return [each for batch in rows_of_file(stream, _COLUMNS) for each in apart(batch)]
     return []
+
+
+def _all_keys(table: Table, path: str) -> _Longs:
+    """Shards, cursors and indexes of all rows of a file of use. Raises as `reading.py` does.
+
+    Story: a sweep deletes a file after `look` has called it of use. What rows it shared with others nobody
+    can say any more, and left out it would be listed all the same: so the file is named, and whoever asked
+    looks again.
+    """
+    none = np.empty((3, 0), np.int64)  # somebody may have put another file in its place, without rows
+    return np.concatenate([none, *(each.keys for each in _identities(table, path))], axis=1)
 
 
 def _keys(batch: pa.RecordBatch) -> _Longs:
@@ -226,7 +244,8 @@ def conflicts(
     """Pairs of files that share a row; and the files with a row that a file of `there` shows, too, or with
     one row twice.
 
-    Raises as `reading.py` does; rows of a lost file among `there` are not there.
+    Raises as `reading.py` does, also for one of `strays` that is gone or damaged by now; rows of a lost file
+    among `there` are not there.
 
     Only files of one place can share a row of it, so one place is looked at after the other, and memory holds
     the identities of one hour. Files of `there` whose partition says no place are held against each place.
@@ -239,7 +258,7 @@ def conflicts(
     for task in there:
         shown[origin_and_hour(table, task.file)].append(task)
     for place, ours in by_place.items():
-        mine = [np.concatenate([each.keys for each in _read(table, s.leaf.path)], axis=1) for s in ours]
+        mine = [_all_keys(table, stray.leaf.path) for stray in ours]
         theirs = [keys for task in (*shown[place], *shown[None]) for keys in _shown(table, task, place[0])]
         for one, other in _shared([*mine, *theirs]):
             if other < len(ours) and one != other:

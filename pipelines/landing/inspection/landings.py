@@ -151,15 +151,21 @@ class Landings:
     others: int
 
     def one(self, run: str) -> OneLanding:
-        """The landing with the id `run`, or its first digits. Raises ConfigError when there is none."""
+        """The landing with the id `run`: its first eight digits, as `OneLanding.run` has them, which may be
+        followed by the rest of it. Raises ConfigError when there is none, and for fewer digits.
+
+        Why not as few as name one landing: what a person saw may be gone by now, and its first digits may be
+        those of a run at work, which would be aborted instead.
+        """
         wanted = run[:RUN_CHARS].lower()
         for landing in self.found:
             if landing.run == wanted:
                 return landing
         known = [x.run for x in self.found if x.state in (Stage.OPEN, Stage.HANGING)]
         there = f"on their way are {', '.join(known)}" if known else "none is on its way"
+        short = f"; give the first {RUN_CHARS} digits of its id" if len(run) < RUN_CHARS else ""
         raise ConfigError(
-            f"no landing {run[:64]!r} in {self.table}: {there}",
+            f"no landing {run[:64]!r} in {self.table}: {there}{short}",
             cures=(commands.LANDINGS,),
         )
 

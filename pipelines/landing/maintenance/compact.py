@@ -191,7 +191,10 @@ def _why_left(looked: Looked, why: Why, origin: str, hours: Collection[tuple[str
     ]
     named = ", ".join(map(str, behind[:_SHARDS_NAMED_MAX]))
     more = f" and {len(behind) - _SHARDS_NAMED_MAX} more" if len(behind) > _SHARDS_NAMED_MAX else ""
-    who = f"shard {named}{more} of {origin} has" if behind else f"the closed shards of {origin} have"
+    if len(behind) == 1:
+        who = f"shard {named} of {origin} has"
+    else:
+        who = f"shards {named}{more} of {origin} have" if behind else f"the closed shards of {origin} have"
     return f"not sealed: {who} not read all logs of hour {first} and later ones yet"
 
 

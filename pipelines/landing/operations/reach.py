@@ -9,7 +9,7 @@ Why the service alone cannot be asked: GetCursor for a time before a shard's old
 cursor. An hour of which all is gone, and an hour in which nothing was sent, both have two equal edges. Why
 the ledger alone cannot be asked either: it keeps cursors and no hours, so of [0, 150) it does not know that
 this was 07:00 to 08:30. Only the windows of past landings have both, and they leave with their snapshots.
-What no window tells any more is `unsure`, unless something of these hours is known to be lost anyhow.
+What no window tells any more is `unsure`, also beside what is known to be lost.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -74,13 +74,17 @@ def lacking(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> 
 
 
 def retention_took(client: SlsClient, lacks: Collection[Lack]) -> list[Lack]:
-    """Those of `lacks` that retention has made for certain. It has not where an hour lies before the oldest
-    log and the service would still have it: nothing was received then.
+    """Those of `lacks` behind which there may be logs that retention took. There are none where an hour lies
+    before the oldest log and the service would still have all of it: nothing was received then.
+
+    Whether anything was received in an hour that is older, nobody can say. It stays in the answer, also when
+    only a part of it is older: a backfill that is red although nothing came costs a look, and an hour that is
+    called complete although its first half is gone is a loss that nobody hears of.
 
     Worked example: it is 06:30 of the next day, the service keeps 24 hours, and the hours 00 to 09 of this
     day lie before the oldest log. What is older than 06:30 can be gone, so 00 to 06 stay in the answer: 06
-    since a part of it is. Of 07 to 09 the service would still have every log, so nothing came then. A service
-    that does not say how long it keeps logs (None) has taken nothing for certain.
+    since a part of it is. Of 07 to 09 the service would still have every log, so nothing came then. Of a
+    logstore that keeps all logs (None) retention takes nothing.
     """
     kept_s = client.retention_s()
     ended = 0 if kept_s is None else -int(-(client.now_s() - kept_s) // HOUR_S)
@@ -130,7 +134,7 @@ def taken(table: Table, origin: str, client: SlsClient, cursors: Mapping[int, In
 @dataclass(frozen=True)
 class StillThere:
     """What the service still has of cursors that would land again: at most `lost` of the `rows` rows are gone
-    from it. The lost rows are of `hours` (since 1970), as far as landings tell."""
+    from it, and with 0 none is. The lost rows are of `hours` (since 1970), as far as landings tell."""
 
     rows: int
     lost: int
@@ -141,38 +145,68 @@ class StillThere:
             return f"the service still has all {self.rows:,} rows"
         of = f", of {', '.join(map(hour_text, self.hours[:_HOURS_NAMED_MAX]))}" if self.hours else ""
         more = f" and {len(self.hours) - _HOURS_NAMED_MAX} more" if len(self.hours) > _HOURS_NAMED_MAX else ""
-        which = "all" if self.lost == self.rows else f"up to {self.lost:,}"
-        return f"retention has taken {which} of the {self.rows:,} rows{of}{more}: they would be lost"
+        which = f"up to {self.lost:,} of the {self.rows:,} rows"
+        return f"retention has taken {which}{of}{more}: they would be lost"
 
 
 def kept_of(
     client: SlsClient, rows: Mapping[int, int], cursors: Mapping[int, IntervalSet], landed: Iterable[Landed]
 ) -> StillThere:
     """What the service has of these cursors of each shard, which held `rows` rows. `landed` are windows with
-    their rows. As soon as one cursor of a shard is lost, its rows that lie in no window count as lost,
-    too.
+    the rows that they landed with, the newest first.
 
-    Rows are not spread evenly over cursors, so [0, 150) of [0, 300) is not half of the rows. Known are the
-    rows of whole windows. What is safe are windows that begin at or after the service's begin cursor, with
-    the rows that they landed with, and all else counts as lost.
+    The number is a bound: more may be said to be lost than is, never less. Rows are not spread evenly over
+    cursors, so [0, 150) of [0, 300) is not half of the rows; known are the rows of whole windows. And a
+    window tells how many rows it brought, not how many are left of it: some may have been removed since. So
+    what the safe windows brought cannot simply be taken off. Of each shard of which a cursor is gone:
+
+    - lost are at most the rows that the windows with a gone cursor brought, and never more than there are
+    - a cursor that landed more than once is told by its newest window, as in `_withdrawn`
+    - rows beyond what all windows brought lie in none of them, and count as lost
+    - where no window tells a gone cursor, all rows of the shard count as lost
+
+    Rows of a shard without cursors count as lost, too: nobody says where they were.
 
     Worked example: 300 rows land again from the windows [0, 100) of hour 07, [100, 200) of 08 and [200, 300)
     of 09, with 100 rows each, and the service begins at 150. Up to 200 rows are lost, of 07 and 08. Of
     [100, 200) all 100 count, since nobody knows how many lie before 150. Once the snapshot with the window of
     09 is expired, its 100 rows are known to nobody, and all 300 count as lost.
+
+    With rows that left: [0, 100) brought 50 rows, [100, 200) brought 100, and 90 of these were removed. The
+    60 rows that are left land again, and the service begins at 100. Up to 50 are lost. Were the 100 of the
+    safe window taken off the 60, nothing would be.
     """
-    windows = {x.window: x.rows for x in landed}
+    windows = list(landed)
     begins = {shard: each.begin for shard, each in oldest(client).items()}
-    lost, hours = 0, set[int]()
+    lost = sum(number for shard, number in rows.items() if not cursors.get(shard))
+    hours = set[int]()
     for shard, intervals in cursors.items():
-        begin = begins.get(shard, CURSOR_UNKNOWN)
-        gone = intervals.within(0, begin)
-        if not gone:
-            continue
-        mine = [w for w in windows if w.shard == shard and intervals.overlaps(w.begin, w.end)]
-        lost += max(0, rows.get(shard, 0) - sum(windows[w] for w in mine if w.begin >= begin))
-        hours |= {w.hour for w in mine if gone.overlaps(w.begin, w.end)}
+        gone = intervals.within(0, begins.get(shard, CURSOR_UNKNOWN))
+        if gone:
+            mine = (x for x in windows if x.window.shard == shard)
+            more, of = _lost_of(rows.get(shard, 0), intervals, gone, mine)
+            lost, hours = lost + more, hours | of
     return StillThere(sum(rows.values()), lost, tuple(sorted(hours)))
+
+
+def _lost_of(
+    rows: int, intervals: IntervalSet, gone: IntervalSet, windows: Iterable[Landed]
+) -> tuple[int, set[int]]:
+    """How many of a shard's `rows` rows at `intervals` are lost at most with the cursors `gone`, and of which
+    hours they are. `kept_of` has the rule."""
+    taken, safe, hours, left = 0, 0, set[int](), intervals
+    for x in windows:
+        pair = IntervalSet.of([(x.window.begin, x.window.end)])
+        part = pair.minus(pair.minus(left))
+        left = left.minus(pair)
+        if any(gone.overlaps(begin, end) for begin, end in part):
+            taken += x.rows
+            hours.add(x.window.hour)
+        elif part:
+            safe += x.rows
+    if any(gone.overlaps(begin, end) for begin, end in left):
+        return rows, hours
+    return min(rows, max(taken, rows - safe)), hours
 
 
 def oldest(client: SlsClient) -> dict[int, Oldest]:
@@ -255,7 +289,8 @@ def _withdrawn(
 
     Worked example: [0, 300) is withdrawn and the service begins at 150. Windows say [0, 100) of hour 07 and
     [100, 200) of 08, 100 rows each. Of 07 100 rows are lost, of 08 at most 100, at [100, 150). Where no
-    window tells of [0, 150) any more, one entry of the kind `unsure` covers all hours that were asked for.
+    window tells of [0, 100) any more, one entry of the kind `unsure` covers all hours that were asked for,
+    beside that of 08: what is known of one hour says nothing of the rest.
     """
     lost = entry.withdrawn.within(0, begin)
     rows: dict[int, int] = {}
@@ -278,7 +313,7 @@ def _withdrawn(
             f"shard {shard}: {'at most ' if hour in in_part else ''}{rows[hour]} withdrawn rows of "
             f"{hour_text(hour)}, {_intervals(intervals)}: retention took them, they cannot come back",
         )
-    if left and not where:
+    if left:
         yield Lack(
             "unsure",
             hours,
