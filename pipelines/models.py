@@ -57,7 +57,7 @@ STAGING = "staging"
 
 # A virtual environment need not be on the PATH for its `dg` to work; dbt lies beside the Python.
 _DBT = str(Path(sys.executable).with_name("dbt"))
-_SOURCES = ("*.yml", "models/**/*", "macros/**/*", "tests/**/*", "seeds/**/*", "snapshots/**/*")
+_FOLDERS = ("models", "macros", "tests", "seeds", "snapshots")
 
 
 class _Translator(DagsterDbtTranslator):
@@ -103,13 +103,19 @@ def column_lineage(node: Mapping[str, Any]) -> dg.TableColumnLineage | None:
 
 
 def stale(project: DbtProject) -> bool:
-    """Whether the manifest is missing or older than a file it is made from. By times alone: a file that was
-    deleted leaves nothing that is newer, so its model stays until another file changes."""
+    """Whether the manifest is missing or older than what it is made from: a file, or a folder.
+
+    A folder has the time at which a name in it came or went. Worked example: `models/gold/days.sql` is
+    deleted. No file is newer than the manifest, which still has that model, but the folder `models/gold` is.
+    The project's own folder counts, too: `macros` may go as a whole. dbt makes `target` and `logs` there
+    once, and what it writes after that lies in them, where nobody looks.
+    """
     if not project.manifest_path.exists():
         return True
-    written = project.manifest_path.stat().st_mtime
-    files = (path for pattern in _SOURCES for path in project.project_dir.glob(pattern))
-    return any(path.is_file() and path.stat().st_mtime > written for path in files)
+    written, root = project.manifest_path.stat().st_mtime, project.project_dir
+    inside = (path for name in _FOLDERS for path in root.glob(f"{name}/**/*"))
+    sources = (root, *(root / name for name in _FOLDERS), *root.glob("*.yml"), *inside)
+    return any(path.exists() and path.stat().st_mtime > written for path in sources)
 
 
 def prepared(project: DbtProject) -> DbtProject:

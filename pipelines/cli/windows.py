@@ -12,13 +12,13 @@ from pipelines.cli.output import Output, megabytes, moment, verb
 from pipelines.landing.commit.effect import record
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.history import Entry, History, history
+from pipelines.landing.ledger.epochs import RUN_CHARS
 from pipelines.landing.ledger.state import others_text
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.values.window import HOUR_S
 
-_RUN_CHARS = 8
 _ORPHANS_SHOWN = 10
 _HOURS_SHOWN = 24
 
@@ -81,7 +81,7 @@ def _of_landing(entry: Entry) -> dict[str, object]:
     return {
         "landed_ms": entry.at_ms,
         "snapshot": entry.snapshot_id,
-        "run": entry.run[:_RUN_CHARS],
+        "run": entry.run[:RUN_CHARS],
         "windows": len(entry.windows),
         "rows": entry.rows,
         "hours": _hours(entry),
@@ -93,7 +93,7 @@ def _of_window(entry: Entry, landed: Landed) -> dict[str, object]:
     """The line of a window that the landing brought."""
     withdrawn = entry.in_table and landed.window in entry.withdrawn
     return {
-        "run": entry.run[:_RUN_CHARS],
+        "run": entry.run[:RUN_CHARS],
         **record(landed.window),
         "rows": landed.rows,
         "": "withdrawn" if withdrawn else landed.flags,

@@ -1,5 +1,6 @@
 """`SlsLogstore`: a logstore as Dagster definitions, from the attributes of one `defs.yaml`."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 import dagster as dg
@@ -21,7 +22,7 @@ from pipelines.components.logstore.health import (
 )
 from pipelines.components.logstore.jobs import among_own_assets, jobs_of
 from pipelines.components.logstore.maintenance import maintenance_job, maintenance_schedule
-from pipelines.components.logstore.pruning import prune_op
+from pipelines.components.logstore.pruning import Told, prune_op
 from pipelines.components.logstore.scaffold import LogstoreScaffolder
 from pipelines.components.logstore.schedule import microbatch_schedule, proof_schedule
 from pipelines.components.logstore.sensors.demand import demand_lookout
@@ -71,9 +72,8 @@ class SlsLogstore(dg.Component):
     <name> is the last part of `table`.
     """
 
-    def __init__(self, logstore: Logstore, *, unset: str = "") -> None:
-        self.logstore = logstore
-        self.unset = unset
+    def __init__(self, logstore: Logstore, *, unset: str = "", shared: Told | None = None) -> None:
+        self.logstore, self.unset, self.shared = logstore, unset, shared
 
     @classmethod
     def get_model_cls(cls) -> type[BaseModel]:
@@ -104,8 +104,8 @@ class SlsLogstore(dg.Component):
             return dg.Definitions(), []
         logstore, unset, bronze = self.logstore, self.unset, bronze_key(self.logstore)
         origin, hours = origin_key(logstore), hours_of(logstore)
-        shown = [check_key(logstore, kind) for kind in (*OF_TABLE, *kinds_of(logstore))]
-        prune = prune_op(logstore, [bronze, checkpoint_key(logstore)], shown)
+        told = told_by((), [logstore])
+        prune = prune_op(logstore, told.assets, told.checks, shared=self.shared)
         maintenance = maintenance_job(logstore, bronze, prune)
         parts: dict[str, Any] = {
             "assets": [
@@ -133,6 +133,13 @@ class SlsLogstore(dg.Component):
             sealed_lookout(logstore, unset=unset),
             health_lookout(logstore, health, maintenance, unset=unset),
         ]
+
+
+def told_by(jobs: Iterable[str], logstores: Sequence[Logstore]) -> Told:
+    """What runs of these jobs tell of the logstores."""
+    assets = [key for each in logstores for key in (bronze_key(each), checkpoint_key(each))]
+    checks = [check_key(each, kind) for each in logstores for kind in (*OF_TABLE, *kinds_of(each))]
+    return Told(tuple(jobs), tuple(assets), tuple(checks))
 
 
 def _or_template(schema: Any) -> Any:

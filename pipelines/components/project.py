@@ -16,7 +16,7 @@ from typing import Any, Self
 import dagster as dg
 from pydantic import BaseModel, RootModel
 
-from pipelines.components.component import SlsLogstore
+from pipelines.components.component import SlsLogstore, told_by
 from pipelines.components.following import following_sensor
 from pipelines.components.logstore.sensors.ticks import Lookout, sensor_of
 from pipelines.components.logstore.wanted import all_are_wanted
@@ -76,14 +76,17 @@ class SlsProject(dg.Component):
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions of all of them, none before the first refresh; and what is of all together."""
         use(context.project_root)
-        each = [SlsLogstore(logstore, unset=unset).parts(context) for logstore, unset in self.logstores]
+        file = next((path for name in FILES if (path := context.path / name).is_file()), context.path)
+        whole, name = tuple(logstore for logstore, _ in self.logstores), name_of_all(file)
+        # Old ones are there also where nobody schedules one any more.
+        runs_told = told_by([SharedRun(name, whole).job_name], whole)
+        made = (SlsLogstore(logstore, unset=unset, shared=runs_told) for logstore, unset in self.logstores)
+        each = [one.parts(context) for one in made]
         own = [definitions for definitions, _ in each]
         if not all_are_wanted():
             return dg.Definitions.merge(*own)
-        file = next((path for name in FILES if (path := context.path / name).is_file()), context.path)
         loaded = frozenset(logstore.service.logstore for logstore, _ in self.logstores)
         following = following_sensor(file, context.project_root, loaded, running="logstores" in self.sensors)
-        name = name_of_all(file)
         grouped = tuple(logstore for logstore, unset in self.logstores if self.schedule and not unset)
         together = SharedRun(name, grouped) if grouped else None
         sensors = self._sensors(name, [one for _, lookouts in each for one in lookouts], together)

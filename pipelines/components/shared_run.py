@@ -45,13 +45,18 @@ class SharedRun:
     name: str
     logstores: tuple[Logstore, ...]
 
+    @property
+    def job_name(self) -> str:
+        """Of the runs, whoever asks for them."""
+        return f"{self.name}_microbatch"
+
     @cached_property
     def job(self) -> UnresolvedAssetJobDefinition:
         """`<name>_microbatch`."""
         checkpoints = dg.AssetSelection.assets(*map(checkpoint_key, self.logstores))
         keys = [check_key(each, kind) for each in self.logstores for kind in OF_TABLE]
         return dg.define_asset_job(
-            f"{self.name}_microbatch",
+            self.job_name,
             checkpoints | dg.AssetSelection.checks(*keys),
             executor_def=dg.in_process_executor,
             tags=_tags(self.name, self.logstores),

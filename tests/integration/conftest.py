@@ -18,6 +18,7 @@ from sls_io.emulator import start
 from tests import needs
 from tests.backends.jars import FOLDER
 from tests.backends.places import Servers
+from tests.integration import canary
 from tests.integration.sensor_site import make_site, sensor_instance, sensor_place
 from tests.integration.shop_site import shop
 from tests.worlds.command_line import command
@@ -70,6 +71,8 @@ def engine(home: Path, shared_lake: Lake) -> Iterator[Engine]:
         "spark.eventLog.dir": events.as_uri(),
         "spark.eventLog.compress": "false",
         "spark.jars": ",".join(map(str, jars)),
+        # As a person gives Spark the key of a store; nobody may see it.
+        "spark.hadoop.fs.s3a.secret.key": canary.ACCESS_SECRET,
         # The queries of tests are small: the second compiler costs more than all of them together.
         OPTIONS_SETTING: " ".join(OPTIONS),
         # As a landing has it, also where a test asks for SQL.

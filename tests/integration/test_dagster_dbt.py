@@ -140,10 +140,34 @@ def test_a_manifest_is_stale_when_a_model_is_newer_than_it(tmp_path: Path) -> No
     project.manifest_path.parent.mkdir()
     project.manifest_path.touch()
     written_s = project.manifest_path.stat().st_mtime
-    for path in copy.rglob("*.*"):
+    for path in (copy, *copy.rglob("*")):
         os.utime(path, (written_s, written_s - 1))
     assert not stale(project)
     os.utime(next(copy.glob("models/**/*.sql")), (written_s, written_s + 60))
+    assert stale(project)
+
+
+@pytest.mark.parametrize("gone", ["models/gold/access_logs_by_day.sql", "macros/causes_of.sql", "macros"])
+def test_a_manifest_is_stale_when_something_of_it_is_deleted_and_not_for_what_dbt_writes(
+    tmp_path: Path, gone: str
+) -> None:
+    copy = shutil.copytree(
+        PROJECT.project_dir, tmp_path / "dbt", ignore=shutil.ignore_patterns("target", "logs")
+    )
+    project = DbtProject(project_dir=copy, profiles_dir=copy)
+    for folder in (project.manifest_path.parent, copy / "logs"):
+        folder.mkdir()
+    project.manifest_path.touch()
+    written_s = project.manifest_path.stat().st_mtime - 60
+    for path in (copy, *copy.rglob("*")):
+        os.utime(path, (written_s, written_s))
+    (copy / "logs" / "dbt.log").touch()
+    (copy / "target" / "run_results.json").touch()
+    assert not stale(project)
+    if (copy / gone).is_dir():
+        shutil.rmtree(copy / gone)
+    else:
+        (copy / gone).unlink()
     assert stale(project)
 
 

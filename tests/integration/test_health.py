@@ -127,6 +127,17 @@ def test_a_clock_that_was_ahead_once_keeps_no_later_trouble_from_being_asked_for
         assert not watch.tick(60)
 
 
+def test_what_was_never_asked_for_has_no_hour_to_wait_for_even_where_the_clock_began_at_zero(
+    make_site: MakeSite,
+) -> None:
+    site = landed(make_site("clock_at_zero", health={"lag_s": [600, 1200]}))
+    watch = Watch(site, ManualClock(100.0))
+    site.world.put(5)
+    site.world.emulator.admin.advance(1300)
+    (asked,) = watch.tick()
+    assert "lag" in (asked.run_key or "")
+
+
 def test_a_cursor_of_somebody_else_is_no_memory(make_site: MakeSite) -> None:
     site = landed(make_site("foreign_cursor"))
     for cursor in ("junk", "[1]", '{"lag": "ok"}', '{"levels": 3}'):

@@ -17,7 +17,8 @@ from pipelines.cli.metrics import DASHBOARD, rules_text
 from pipelines.landing.run import textfile
 from pipelines.landing.run.textfile import Labels, labels
 from pipelines.landing.watch.health import Kind, Level
-from pipelines.landing.watch.metrics import NAMES, Exporter, tell_proof
+from pipelines.landing.watch.metrics import NAMES, Exporter, survey, tell_proof
+from pipelines.landing.watch.wear import wear
 from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
 from tests.sources import ROOT
 from tests.worlds.command_line import Command, environment, settings
@@ -81,6 +82,33 @@ def test_metrics_say_what_describe_says_and_runs_add_up(world: World, command: C
         assert samples["sls_lake_shard_lag_seconds", of] == pytest.approx(shard["lag_s"], abs=30)
         waiting = pytest.approx(shard["behind_bytes"], rel=0.1) if shard["behind_bytes"] is not None else None
         assert samples.get(("sls_lake_shard_waiting_bytes", of)) == waiting
+
+
+def test_facts_and_shards_are_of_one_snapshot_though_a_landing_comes_between(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_catalog(world.lake, monkeypatch)
+    world.begun(10, waiting=0)
+
+    class Busy(ManualClock):
+        """Somebody lands while the look is on its way: at the first time that it asks."""
+
+        landed = 0
+
+        def now(self) -> float:
+            if not self.landed:
+                self.landed = -1
+                world.put(7)
+                world.emulator.admin.advance(60)
+                self.landed = world.land().rows
+            return super().now()
+
+    clock = Busy(SYSTEM_CLOCK.now())
+    before = wear(world.table)
+    seen = survey(world.logstore, clock=clock)
+    assert clock.landed == 7 and wear(world.table) != before
+    assert seen.facts.wear == before
+    assert sum(shard.rows for shard in seen.shards) == 10
 
 
 def test_dashboard_and_rules_ask_for_what_is_exposed_and_no_finding_is_missed(

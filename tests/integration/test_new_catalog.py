@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
 
 from pipelines.landing.table.lake import Lake
 from sls_io.values.deadline import Deadline
@@ -102,3 +103,40 @@ def test_a_catalog_that_makes_no_namespace_and_then_is_silent_is_waited_for_no_l
         SilentCatalog.over.set()
     (line,) = said
     assert line.startswith(f"waiting for the Iceberg catalog ({lake.place})")
+
+
+class UnusableCatalog(SqlCatalog):
+    """Fails each time that it is asked for a table."""
+
+    def load_table(self, identifier: Any) -> Any:
+        raise OSError("no route")
+
+
+def test_a_catalog_that_fails_is_asked_once_in_one_look(tmp_path: Path) -> None:
+    """Story: six facts of one look waited a minute each for a catalog that hung."""
+    whole = make_lake(tmp_path)
+    whole.catalog().create_namespace("bronze")
+    lake = behind(whole, UnusableCatalog)
+    look = lake.one_look()
+
+    assert refusal(look) is refusal(look) is refusal(look.one_look())
+    assert refusal(lake.one_look()) is not refusal(look), "another look asks anew"
+
+
+def refusal(lake: Lake) -> ConfigError:
+    """What a look at a table ends with."""
+    with pytest.raises(ConfigError, match="no route") as raised:
+        lake.load("bronze.logs")
+    return raised.value
+
+
+def test_a_table_that_is_not_there_is_not_there_for_one_look(tmp_path: Path) -> None:
+    lake = make_lake(tmp_path)
+    look = lake.one_look()
+    assert look.load("bronze.logs") is None
+
+    lake.catalog().create_namespace("bronze")
+    lake.catalog().create_table("bronze.logs", schema=Schema())
+
+    assert look.load("bronze.logs") is None
+    assert lake.one_look().load("bronze.logs") is not None

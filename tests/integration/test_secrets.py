@@ -4,6 +4,7 @@ import logging
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark import cloudpickle
@@ -97,6 +98,25 @@ def test_no_key_and_no_log_content_is_in_logs_reports_summaries_or_the_event_log
         assert_clean(path.name, path.read_bytes())
     for name in guarded.files():
         assert_clean(name, Path(name).read_bytes(), canaries=canary.SECRETS)
+
+
+@pytest.mark.parametrize("sql", [False, True])
+def test_a_secret_that_a_person_gives_to_spark_reaches_it_and_stands_on_no_command_line(
+    engine: Engine, sql: bool
+) -> None:
+    context: Any = engine.session.sparkContext if sql else engine.context
+    java = context._jvm.java.lang.ProcessHandle.current().pid()
+    line = Path(f"/proc/{java}/cmdline").read_text()
+    assert "spark.eventLog.enabled=true" in line, "what is no secret can be seen"
+    assert_clean("Java's command line", line)
+    assert_clean("this command line", Path("/proc/self/cmdline").read_bytes())
+    name = "spark.hadoop.fs.s3a.secret.key"
+    told = context.getConf().get(name), context._jsc.hadoopConfiguration().get(name.split(".", 2)[2])
+    assert told == (canary.ACCESS_SECRET,) * 2
+    if sql:
+        shown = engine.session.sql(f"SET {name}").collect()
+        assert shown
+        assert_clean("SET", str(shown))
 
 
 def test_the_closure_that_travels_to_executors_holds_no_key(guarded: World) -> None:

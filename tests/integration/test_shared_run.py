@@ -1,20 +1,30 @@
 """One run that lands all logstores of an `SlsProject`: one Spark, and each logstore for itself."""
 
 import itertools
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
 
+from chaos.in_dagster import Here
+from pipelines.components.component import told_by
+from pipelines.components.logstore.pruning import prune_op
 from pipelines.components.logstore.schedule import CLAIMS_TAG, MODE_TAG
+from pipelines.components.logstore.spark import RESOURCE_KEY
 from pipelines.definitions import loaded
+from pipelines.landing.logstore import load_member
 from pipelines.landing.projects import keep, refreshed
+from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.wire.client import SlsClient
 from tests.integration.followed_site import Followed, followed
 from tests.worlds.dagster_home import dagster_in
+from tests.worlds.dagster_page import DAY_S
 from tests.worlds.one_logstore import World, group, patient, use_catalog
 
 pytestmark = pytest.mark.filterwarnings("ignore:`parse_obj_as` is deprecated:DeprecationWarning")
@@ -36,8 +46,7 @@ class Shop:
         self.site.make("shop-orders", "shop-users")
         keep(refreshed(self.site.folder / "defs.yaml", self.site.package.parent))
         for name, count in (("shop-orders", 3), ("shop-users", 4)):
-            with SlsClient(patient(self.world.emulator, name)) as client:
-                client.put_raw(group([{"n": str(n), "status": "200"} for n in range(count)]))
+            self.put(name, count)
         self.world.emulator.admin.advance(3600)
         self.defs = loaded(self.site.package)
 
@@ -48,11 +57,55 @@ class Shop:
             answer = schedule.evaluate_tick(context)
         return answer.run_requests[0] if answer.run_requests else str(answer.skip_message)
 
-    def run(self, request: dg.RunRequest) -> dg.ExecuteInProcessResult:
+    def run(
+        self, request: dg.RunRequest, resources: Mapping[str, Any] | None = None
+    ) -> dg.ExecuteInProcessResult:
         """The run that was asked for."""
         job = self.defs.resolve_job_def(f"{NAME}_microbatch")
         part = job.get_subset(asset_selection=set(request.asset_selection or ()))
-        return part.execute_in_process(instance=self.instance, tags=dict(request.tags), raise_on_error=False)
+        return part.execute_in_process(
+            instance=self.instance, tags=dict(request.tags), resources=resources, raise_on_error=False
+        )
+
+    def put(self, name: str, count: int) -> None:
+        """Logs of a logstore of the service."""
+        with SlsClient(patient(self.world.emulator, name)) as client:
+            client.put_raw(group([{"n": str(n), "status": "200"} for n in range(count)]))
+
+    def prune(self, name: str, *, days_later: float) -> int:
+        """How many runs the step of this logstore deletes then."""
+        each = [load_member(self.site.folder / "defs.yaml", f"shop_{one}") for one in ("orders", "users")]
+        (own,) = [one for one in each if one.name == f"shop_{name}"]
+        told = told_by((), [own])
+        clock = ManualClock(SYSTEM_CLOCK.now() + days_later * DAY_S)
+        shared = told_by([f"{NAME}_microbatch"], each)
+        prune = prune_op(own, told.assets, told.checks, shared=shared, clock=clock)
+
+        @dg.job
+        def alone() -> None:
+            prune()
+
+        before = self.instance.get_runs_count()
+        assert alone.execute_in_process(instance=self.instance).success
+        return before + 1 - self.instance.get_runs_count()
+
+    def old_run(self, *asked: dg.AssetKey) -> str:
+        """A shared run that ended well 15 days ago, and told nothing."""
+        at, storage = datetime.fromtimestamp(SYSTEM_CLOCK.now() - 15 * DAY_S, UTC), self.instance.run_storage
+        run = dg.DagsterRun(
+            job_name=f"{NAME}_microbatch",
+            run_id=str(uuid.uuid4()),
+            status=dg.DagsterRunStatus.STARTED,
+            asset_selection=frozenset(asked),
+        )
+        storage.add_historical_run(run, at)
+        ended = dg.DagsterEvent(dg.DagsterEventType.RUN_SUCCESS.value, run.job_name)
+        storage.handle_run_event(run.run_id, ended, at)
+        return run.run_id
+
+    def there(self, *runs: str) -> list[str]:
+        """Those of these runs that Dagster has."""
+        return [run for run in runs if self.instance.has_run(run)]
 
     def rows(self, name: str) -> int:
         """Rows of the logstore's table."""
@@ -143,6 +196,39 @@ def test_a_whole_job_that_somebody_launched_holds_the_claim_on_each_of_its_logst
 
     shop.instance.report_run_canceled(whole)
     assert isinstance(shop.tick("shop_orders_schedule"), dg.RunRequest)
+
+
+def test_an_old_shared_run_goes_once_it_has_nobodys_newest_word(shop: Shop) -> None:
+    def lands(*names: str) -> str:
+        for name in names:
+            shop.put(f"shop-{name}", 2)
+        shop.world.emulator.admin.advance(60)
+        asked = shop.tick()
+        assert isinstance(asked, dg.RunRequest)
+        keys = [dg.AssetKey(["sls", f"shop_{name}_checkpoint"]) for name in names]
+        done = shop.run(asked._replace(asset_selection=keys), resources={RESOURCE_KEY: Here()})
+        assert done.success
+        return done.run_id
+
+    first, second, third = lands("orders", "users"), lands("orders", "users"), lands("orders")
+
+    assert shop.prune("orders", days_later=15) == 0, "the second has the newest word of users"
+    fourth = lands("orders", "users")
+    assert shop.prune("users", days_later=15.4) == 0, "somebody looked less than half a day before"
+    assert shop.prune("users", days_later=15.6) == 2
+    assert shop.prune("orders", days_later=17) == 0
+    assert shop.there(first, second, third, fourth) == [first, fourth], "the first has that of another hour"
+
+
+def test_the_maintenance_of_any_of_them_deletes_old_shared_runs_but_not_those_of_who_left(shop: Shop) -> None:
+    left = dg.AssetKey(["sls", "shop_carts_checkpoint"])
+    old = [shop.old_run(ORDERS, USERS), shop.old_run(USERS), shop.old_run(USERS, left)]
+    job = shop.defs.resolve_job_def("shop_users_maintenance")
+
+    done = job.execute_in_process(instance=shop.instance, op_selection=["prune__shop_users"])
+
+    assert done.success
+    assert shop.there(*old) == old[2:]
 
 
 def test_without_the_setting_each_has_runs_of_its_own_alone(make_shop: Callable[[str], Shop]) -> None:

@@ -171,6 +171,7 @@ def test_secrets_are_known_by_name() -> None:
     names = ("jdbc.password", "s3.secret-access-key", "s3.access-key-id", "token", "credential")
     assert all(is_secret(f"spark.sql.catalog.lake.{name}") for name in names)
     assert is_secret("spark.sql.catalog.lake.header.Authorization")
+    assert is_secret("spark.hadoop.fs.s3a.secret.key") and is_secret("spark.authenticate.secret")
     assert not any(is_secret(name) for name in ("spark.sql.catalog.lake.uri", "spark.redaction.regex"))
 
 

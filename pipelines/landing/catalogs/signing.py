@@ -48,7 +48,8 @@ _REFUSED = (401, 403)
 _DIGEST = "X-Amz-Content-SHA256"
 _LENT_END_MS = "s3.session-token-expires-at-ms"
 _LENT_UNTOLD_S = 180.0
-"""How long lent keys are used whose end is not told."""
+"""How long lent keys are used whose end is not told, from when the table was loaded with them."""
+_LOADED_S = "keys-lent-at-s"
 _UNTOLD = (
     "DLF compacts and expires a table where somebody turned its storage optimization on in the console, "
     "which cannot be asked here: leave it off, `table maintain` does both"
@@ -132,7 +133,8 @@ class SigningCatalog(RestCatalog):
         session.auth = Signature(self.properties)
 
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
-        """With the table's name beside the keys that DLF lends for its files: who opens one asks again."""
+        """With the table's name and the time beside the keys that DLF lends for its files: who opens one
+        later asks again."""
         return super()._response_to_table(identifier_tuple, self._named(identifier_tuple, table_response))
 
     def _response_to_staged_table(
@@ -145,6 +147,7 @@ class SigningCatalog(RestCatalog):
     def _named(self, identifier: tuple[str, ...], response: TableResponse) -> TableResponse:
         if self.properties.get(PROFILE_PROPERTY) == DLF:
             response.config[LENT_FOR] = ".".join(identifier)
+            response.config[_LOADED_S] = str(SYSTEM_CLOCK.now())
         return response
 
     def upkeep(self, table: tuple[str, ...]) -> CatalogUpkeep:
@@ -179,8 +182,9 @@ def lent(properties: Mapping[str, Any]) -> Keys | None:
 
     A task has the properties without a secret, and asks once a process.
 
-    Keys whose end the catalog does not tell look as if they ended 1,080 s from now, so they count as ended in
-    180 s: so long whoever has them uses them without a word, and then asks here again.
+    Keys whose end the catalog does not tell look as if they ended 1,080 s after the table was loaded with
+    them, so they count as ended after 180 s. Worked example: a driver loads a table at 12:00. It writes with
+    these keys until 12:03; for a file at 12:04 the table is loaded again, and for one at 12:08 once more.
     """
     keys = _standing(properties)
     if keys is None or keys.expires_s - SYSTEM_CLOCK.now() < KEYS_AHEAD_S:
@@ -196,5 +200,5 @@ def _standing(properties: Mapping[str, Any]) -> Keys | None:
     if keys is None or not keys.token:
         return keys
     end_ms = str(properties.get(_LENT_END_MS, ""))
-    untold_s = SYSTEM_CLOCK.now() + KEYS_AHEAD_S + _LENT_UNTOLD_S
+    untold_s = float(properties.get(_LOADED_S, "inf")) + KEYS_AHEAD_S + _LENT_UNTOLD_S
     return keys._replace(expires_s=int(end_ms) / 1000 if end_ms.isdecimal() else untold_s)

@@ -103,14 +103,14 @@ def tell_running_java(context: "SparkContext", settings: Mapping[str, str]) -> N
 
 
 def is_secret(setting: str) -> bool:
-    """Whether the value of a catalog's setting must not be seen by other users of the machine.
+    """Whether the value of a setting of Spark must not be seen by other users of the machine.
 
     By its name, and rather one too many: of `spark.sql.catalog.lake.` the settings `jdbc.password` and
     `s3.secret-access-key` are secrets, and so is `client.credentials-provider`, which is only a class; `uri`
-    is none, so an address must not hold a password (`_jdbc` takes it out). Settings of other names are those
-    that a person gave to Spark himself, and go to it as they are.
+    is none, so an address must not hold a password (`_jdbc` takes it out). So is what a person gives to Spark
+    himself: `spark.hadoop.fs.s3a.secret.key`, `spark.authenticate.secret`.
     """
-    return setting.startswith("spark.sql.catalog.") and re.search(SECRET_NAMES, setting) is not None
+    return re.search(SECRET_NAMES, setting) is not None
 
 
 def on_s3(lake: Lake) -> bool:

@@ -62,7 +62,6 @@ _PYTHON_SETTINGS = ("spark.pyspark.python", "spark.pyspark.driver.python", DAEMO
 _APP = "sls-lake"
 _ENDING_S = 60.0
 _TRIES, _BACK_OFF_MAX_MS = 8, 2000
-_TOLD_LATER = "set when the session has started"
 
 
 class Engine:
@@ -283,7 +282,7 @@ class Engine:
         return session
 
     def _start_bare(self) -> "SparkContext":
-        """A context without SQL. It knows no catalog, so no secret of one stands on a command line.
+        """A context without SQL. It knows no catalog of the lake.
 
         Whoever gave Java options of his own keeps them whole; else it starts from the archive of classes. The
         daemon that forks workers is ours where the Python is ours, too.
@@ -292,17 +291,16 @@ class Engine:
         from pyspark import SparkConf, SparkContext
 
         python = os.environ.setdefault(PYTHON_VARIABLE, sys.executable)
-        settings = {**base_conf(), **self._conf}
+        settings = {**self._named(), **base_conf(), **self._conf}
         if self.master.startswith("local[") or self.master == "local":
             if not has_own_options(self._conf):
                 settings[OPTIONS_SETTING] = archive.options(java, self._archives or archive.place())
             if python == sys.executable and not any(name in self._conf for name in _PYTHON_SETTINGS):
                 settings[DAEMON_SETTING] = DAEMON
-        conf = SparkConf().setMaster(self.master).setAppName(_APP)
-        conf.setAll([(name, value) for name, value in settings.items() if not is_secret(name)])
         self._owns(SparkContext)
         try:
-            context = SparkContext.getOrCreate(conf)
+            _start_java(settings)
+            context = SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
         except Exception as error:  # Java's, of Spark's many kinds
             raise self._no_start(error) from error
         context.setLogLevel("ERROR")
@@ -315,6 +313,10 @@ class Engine:
             f"Spark does not start at {printable(self.master)} ({type(error).__name__}): check "
             f"{MASTER_VARIABLE}, and {cure}"
         )
+
+    def _named(self) -> dict[str, str]:
+        """Where Spark is, and what it is called there."""
+        return {"spark.master": self.master, "spark.app.name": _APP}
 
     def _owns(self, spark: "type[SparkContext]") -> None:
         """What is not there before a start is ours to end, and a Java that was ours stays so."""
@@ -330,20 +332,32 @@ class Engine:
         if self._context is not None:
             self.stop()
         os.environ.setdefault(PYTHON_VARIABLE, sys.executable)
-        builder = SparkSession.builder.master(self.master).appName(_APP)
-        conf = {**base_conf(), **catalog_conf(self._lake or Lake.default()), **self._conf}
-        for name, value in conf.items():
-            builder = builder.config(name, _TOLD_LATER if is_secret(name) else value)
+        lake = catalog_conf(self._lake or Lake.default())
+        conf = {**self._named(), **base_conf(), **lake, **self._conf}
         self._owns(SparkContext)
-        session: SparkSession = builder.getOrCreate()
+        _start_java(conf)
+        session: SparkSession = SparkSession.builder.config(map={**conf}).getOrCreate()
         self._context = session.sparkContext
         self._context.setLogLevel("ERROR")
         tell_running_java(self._context, conf)
-        # What the builder has stands on Java's command line, for every user of the machine to read. Spark's
-        # event log hides values of the names that the builder had, and of no others.
-        for name in filter(is_secret, conf):
-            session.conf.set(name, conf[name])
         return session
+
+
+def _start_java(settings: Mapping[str, str]) -> None:
+    """Start the Java of this process, if there is none, with those of `settings` that anybody may see.
+
+    pyspark starts Java with all settings on its command line, which every user of the machine can read. Those
+    that are made when Java runs go to it over pyspark's own connection. So Java comes first, with the open
+    ones, and then Spark begins in it with all of them: its event log hides values of the names that it began
+    with, and of no others. Not so its start: jars at an address whose keys are secrets are not found then.
+
+    Worked example: of `spark.ui.enabled` and `spark.hadoop.fs.s3a.secret.key` the first is on the command
+    line; Spark and its storage have both.
+    """
+    from pyspark import SparkConf, SparkContext
+
+    seen = [(name, value) for name, value in settings.items() if not is_secret(name)]
+    SparkContext._ensure_initialized(conf=SparkConf().setAll(seen))
 
 
 def engine_here(*, remote: str = "", master: str = "", conf: Mapping[str, str] | None = None) -> Engine:

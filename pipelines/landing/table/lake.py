@@ -46,7 +46,7 @@ from pipelines.landing.table.sql_catalog import (
 from pipelines.landing.table.trouble import is_storage, masked, not_taken, storage_trouble
 from sls_io.values.cures import Cure, Do
 from sls_io.values.deadline import Answer, NoAnswer, answered, current
-from sls_io.values.errors import ConfigError, InvariantBroken, LedgerBroken, printable
+from sls_io.values.errors import ConfigError, InvariantBroken, LedgerBroken, SlsError, printable
 
 SWEEP_FLOOR_S = 24 * 3600.0
 """No orphan younger than this is ever swept; a file older than half of it is not published."""
@@ -92,7 +92,7 @@ class Lake:
     """Where tables are: the catalog's properties. Holds no connection, so it may be passed around."""
 
     properties: Mapping[str, str]
-    _looked: dict[str, Table] | None = field(default=None, compare=False, repr=False)
+    _looked: dict[str, Table | SlsError | None] | None = field(default=None, compare=False, repr=False)
 
     @staticmethod
     def default() -> "Lake":
@@ -113,12 +113,14 @@ class Lake:
 
     def one_look(self) -> "Lake":
         """The same catalog for one look: a table that it has found stays what it was, so all that is said of
-        it is of one moment, and its metadata is read once.
+        it is of one moment, and its metadata is read once. So does a table that is not there, and a catalog
+        that did not answer. That of a look is the look itself.
 
         Worked example: `describe` asks for hours, errors and runway. Each loads the table; with one look all
-        three are about the same snapshot, though landings go on.
+        three are about the same snapshot, though landings go on. Of a catalog that hangs each would wait a
+        minute of its own: with one look the first does, and the others say what it said.
         """
-        return replace(self, _looked={})
+        return self if self._looked is not None else replace(self, _looked={})
 
     @property
     def sqlite_path(self) -> Path | None:
@@ -187,17 +189,25 @@ class Lake:
 
         Before the first landing nothing is made by a look: neither a folder nor a catalog.
         """
-        if self._looked is not None and table in self._looked:
-            return self._looked[table]
+        if self._looked is None:
+            return self._found(table, deadline_s)
+        if table not in self._looked:
+            try:
+                self._looked[table] = self._found(table, deadline_s)
+            except SlsError as error:
+                self._looked[table] = error
+        seen = self._looked[table]
+        if isinstance(seen, SlsError):
+            raise seen
+        return seen
+
+    def _found(self, table: str, deadline_s: float) -> Table | None:
         if self._never_used():
             return None
         with current().within(deadline_s).kept():
-            found = self._found(table, deadline_s)
-        if self._looked is not None and found is not None:
-            self._looked[table] = found
-        return found
+            return self._registered_or_lost(table, deadline_s)
 
-    def _found(self, table: str, deadline_s: float) -> Table | None:
+    def _registered_or_lost(self, table: str, deadline_s: float) -> Table | None:
         found = self._load(table, deadline_s)
         if found is not None:
             return found

@@ -96,11 +96,10 @@ def survey(logstore: Logstore, *, clock: Clock = SYSTEM_CLOCK) -> MetricLook:
 
     One client and one set of heads for all facts, made when the first of them asks: the shards are asked
     once, and `describe` and the runway speak of the same answers. Each call ends within 10 s, its retries
-    included, since one logstore whose service hangs would leave the others without a look.
+    included, since one logstore whose service hangs would leave the others without a look. One look at the
+    catalog, too: a landing between facts and shards would make them numbers of two snapshots.
     """
-
-    def shards(client: SlsClient, heads: Heads) -> list[ShardView]:
-        return describe(logstore, Lake.default().one_look(), client, heads=heads)
+    lake = cache(lambda: Lake.default().one_look())
 
     with ExitStack() as opened:
 
@@ -110,9 +109,9 @@ def survey(logstore: Logstore, *, clock: Clock = SYSTEM_CLOCK) -> MetricLook:
 
         heads = known(lambda: Heads(client()))
         if isinstance(heads, Unknown):
-            return MetricLook(logstore, vitals(logstore, Lake.default, client, clock=clock))
-        facts = vitals(logstore, Lake.default, client, clock=clock, heads=heads, whole=True)
-        views = known(lambda: shards(client(), heads))
+            return MetricLook(logstore, vitals(logstore, lake, client, clock=clock))
+        facts = vitals(logstore, lake, client, clock=clock, heads=heads, whole=True)
+        views = known(lambda: describe(logstore, lake(), client(), heads=heads))
     return MetricLook(logstore, facts, views if isinstance(views, list) else ())
 
 

@@ -113,7 +113,7 @@ def _begun(memory: "_Memory", levels: Mapping[str, str], now_s: float) -> tuple[
     failing = {kind for kind, level in levels.items() if level == Level.FAIL.value}
     begun = {kind for kind in failing if memory.levels.get(kind) != Level.FAIL.value}
     owed = begun | (failing & {*memory.owed})
-    red = sorted(kind for kind in owed if not 0 <= now_s - memory.asked_s.get(kind, 0.0) < HOUR_S)
+    red = sorted(kind for kind in owed if not 0 <= now_s - memory.asked_s.get(kind, float("-inf")) < HOUR_S)
     return red, sorted(owed.difference(red))
 
 
