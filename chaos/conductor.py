@@ -96,7 +96,6 @@ class Child:
     last: str = "fork"
     stopped: bool = False
     jvm: int = 0
-    jvm_killed: bool = False
     unknown: str = ""
     reloaded: bool = False
     fill: bool = False
@@ -382,7 +381,7 @@ class Conductor:
             return
         if os.WIFSIGNALED(status):
             self.account.kills[child.last] += 1
-        elif self.busy and not child.jvm_killed:
+        elif self.busy and child.last != "masterless":
             self.account.problems.append(f"a worker ended by itself after {child.last!r}")
         if self.busy:
             self._respawn(child.slot)
@@ -438,7 +437,7 @@ class Conductor:
 
     def _kill_jvm(self, child: Child) -> None:
         """Once: what has that pid afterwards is not ours."""
-        jvm, child.jvm, child.jvm_killed = child.jvm, 0, True
+        jvm, child.jvm = child.jvm, 0
         with contextlib.suppress(ProcessLookupError):
             os.kill(jvm, signal.SIGKILL)
 

@@ -7,6 +7,7 @@ so what a killed worker had begun is known. Besides `Run`'s own events (`publish
     adds ID, commit WHAT     a request to the catalog (catalog.py)
     fill, live               what the next run is
     jvm PID                  with a Spark of its own: its JVM
+    masterless               with a Spark of its own: its master is gone, and so is this worker
     landed ROWS REPLANS      a landing was reported, before its check and checkpoint
     failed KIND              a run ended with an error of ours that a fault explains
     stopping                 the very next act is SIGSTOP to itself; who reads this sends SIGCONT
@@ -143,10 +144,8 @@ def work(task: Task, fd: int) -> None:
     """Runs in a loop; returns after `landings_max` of them, never when that is 0."""
     tell, dice = Pipe(fd, task.fate), random.Random(task.seed)
     lake = armed(task, tell)
-    try:
-        engine = _with_jvm(task, tell) if task.master else InProcess(tell)
-    except ConnectFailed:  # the master was struck; the next worker finds the new one
-        tell("failed ConnectFailed")
+    engine = Engine(lake=task.lake, master=task.master, conf=task.conf) if task.master else InProcess(tell)
+    if not _has_spark(engine, tell):
         return
     tell("ready")
     landings = 0
@@ -162,8 +161,8 @@ def work(task: Task, fd: int) -> None:
             tell(f"failed {type(error).__name__}")
             traceback.print_exc()
             done = False
-            if task.master and not _jvm_lives(engine):
-                return  # a process has one JVM in its life
+            if not _has_spark(engine, tell):
+                return
         if task.landings_max and done:
             tell("drained")
             return
@@ -181,21 +180,19 @@ def armed(task: Task, tell: Callable[[str], None]) -> Lake:
     return lake
 
 
-def _jvm_lives(engine: Engine) -> bool:
+def _has_spark(engine: Engine, tell: Callable[[str], None]) -> bool:
+    """Whether there is one to go on with, begun anew where it has ended. Its JVM ends when this process does,
+    or is killed apart from it. Not where the master was struck: the next worker finds the new one."""
+    if isinstance(engine, InProcess):
+        return True
     try:
         gateway = engine.context._gateway
     except ConnectFailed:
+        tell("masterless")
         return False
-    return gateway is not None and gateway.proc.poll() is None
-
-
-def _with_jvm(task: Task, tell: Callable[[str], None]) -> Engine:
-    """A Spark of this worker's own. Its JVM ends when this process does, or is killed apart from it."""
-    engine = Engine(lake=task.lake, master=task.master, conf=task.conf)
-    gateway = engine.context._gateway
     if gateway is not None:
         tell(f"jvm {gateway.proc.pid}")
-    return engine
+    return True
 
 
 def _land(

@@ -147,7 +147,7 @@ class Engine:
             if self._context is None or _has_ended(self._context):
                 if self._context is not None:
                     # pyspark goes on with one whose Java half has ended, until it is told.
-                    self._context.stop()
+                    _forget(self._context)
                 # A session of the one that ended has ended with it.
                 self._session, self._context = None, self._start_bare()
             return self._context
@@ -236,11 +236,13 @@ class Engine:
         return java
 
     def cancel(self, tag: str) -> None:
-        """Stop the work that was started under `tag`; harmless when there is none."""
-        if self._context is not None:
-            self._context.cancelJobsWithTag(tag)
-        elif self._session is not None:
-            self._session.interruptTag(tag)
+        """Stop the work that was started under `tag`; harmless when there is none, and where Spark has ended:
+        what it did ended with it, and whoever waits for it is told."""
+        with contextlib.suppress(Exception):
+            if self._context is not None:
+                self._context.cancelJobsWithTag(tag)
+            elif self._session is not None:
+                self._session.interruptTag(tag)
 
     def stop(self, *, wait: bool = False) -> None:
         """Stop Spark, if this engine started it, and end its Java if it is ours; with `wait`, see it end.
@@ -255,9 +257,7 @@ class Engine:
             ours = (session, context) if self.remote or self._owns_context else ()
             for each in ours:
                 if each is not None:
-                    # A JVM that was killed has nothing left to stop; pyspark's own state is cleared before.
-                    with contextlib.suppress(Exception):
-                        each.stop()
+                    _forget(each)
             if context is not None and self._owns_java:
                 self._owns_java = False
                 ending = _end_java()
@@ -319,7 +319,10 @@ class Engine:
         return {"spark.master": self.master, "spark.app.name": _APP}
 
     def _owns(self, spark: "type[SparkContext]") -> None:
-        """What is not there before a start is ours to end, and a Java that was ours stays so."""
+        """What is not there before a start is ours to end, and a Java that was ours stays so. One that was
+        killed is not there, also where it was killed before Spark had begun in it."""
+        if _java_has_ended():
+            _end_java()
         self._owns_java = self._owns_java or spark._gateway is None
         self._owns_context = spark._active_spark_context is None
 
@@ -403,14 +406,33 @@ def _has_ended(context: "SparkContext") -> bool:
     """Whether somebody stopped it, and pyspark took its Java half away; or its Java half stopped by itself.
 
     Story: a master is gone for a minute. Java says "All masters are unresponsive", stops what it has, and
-    lives on. Whoever lands again in this process would be told so for ever. A Java that has ended tells
-    nothing, and no other can begin in its process.
+    lives on. Or Java is killed, by the kernel for the machine's memory. Whoever lands again in this process
+    would be told so for ever: pyspark holds the connection to that one Java.
     """
-    if context._jsc is None:
+    if context._jsc is None or _java_has_ended():
         return True
     with contextlib.suppress(Exception):
         return bool(context._jsc.sc().isStopped())
     return False
+
+
+def _java_has_ended() -> bool:
+    """Whether there was a Java of this process, and is none any more."""
+    from pyspark import SparkContext
+
+    java: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
+    return java is not None and java.poll() is not None
+
+
+def _forget(spark: "SparkContext | SparkSession") -> None:
+    """Stop it, and have pyspark forget it where Java does not answer.
+
+    pyspark's own stop ends where the connection is refused, with half of its state left. Java's half is gone
+    from that by then, so a second call does the rest without a word to Java.
+    """
+    for _ in range(2):
+        with contextlib.suppress(Exception):
+            spark.stop()
 
 
 def _end_java() -> threading.Thread:

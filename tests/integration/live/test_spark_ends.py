@@ -1,4 +1,4 @@
-"""A Spark whose Java half ended by itself, as where its master was gone for a minute."""
+"""A Spark whose Java half ended by itself, as where its master was gone for a minute, or Java was killed."""
 
 import subprocess
 import sys
@@ -17,6 +17,15 @@ session = engine.session
 session.sparkContext._jsc.sc().stop()
 assert engine.session.range(4).count() == 4
 assert engine.run(1, task, tag="third") == ["0"]
+java = session._sc._gateway.proc
+java.kill()
+java.wait()
+engine.cancel("third")
+assert engine.run(3, task, tag="fourth") == ["0", "1", "2"], "another Java"
+java = engine.context._gateway.proc
+java.kill()
+java.wait()
+assert engine.session.range(5).count() == 5
 engine.stop(wait=True)
 """
 
