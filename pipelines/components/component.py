@@ -22,7 +22,7 @@ from pipelines.components.logstore.health import (
 )
 from pipelines.components.logstore.jobs import among_own_assets, jobs_of
 from pipelines.components.logstore.maintenance import maintenance_job, maintenance_schedule
-from pipelines.components.logstore.pruning import Told, prune_op
+from pipelines.components.logstore.pruning import PrunedJobs, prune_op
 from pipelines.components.logstore.scaffold import LogstoreScaffolder
 from pipelines.components.logstore.schedule import microbatch_schedule, proof_schedule
 from pipelines.components.logstore.sensors.demand import demand_lookout
@@ -72,7 +72,7 @@ class SlsLogstore(dg.Component):
     <name> is the last part of `table`.
     """
 
-    def __init__(self, logstore: Logstore, *, unset: str = "", shared: Told | None = None) -> None:
+    def __init__(self, logstore: Logstore, *, unset: str = "", shared: PrunedJobs | None = None) -> None:
         self.logstore, self.unset, self.shared = logstore, unset, shared
 
     @classmethod
@@ -104,7 +104,7 @@ class SlsLogstore(dg.Component):
             return dg.Definitions(), []
         logstore, unset, bronze = self.logstore, self.unset, bronze_key(self.logstore)
         origin, hours = origin_key(logstore), hours_of(logstore)
-        told = told_by((), [logstore])
+        told = pruned_jobs((), [logstore])
         prune = prune_op(logstore, told.assets, told.checks, shared=self.shared)
         maintenance = maintenance_job(logstore, bronze, prune)
         parts: dict[str, Any] = {
@@ -135,11 +135,11 @@ class SlsLogstore(dg.Component):
         ]
 
 
-def told_by(jobs: Iterable[str], logstores: Sequence[Logstore]) -> Told:
+def pruned_jobs(jobs: Iterable[str], logstores: Sequence[Logstore]) -> PrunedJobs:
     """What runs of these jobs tell of the logstores."""
     assets = [key for each in logstores for key in (bronze_key(each), checkpoint_key(each))]
     checks = [check_key(each, kind) for each in logstores for kind in (*OF_TABLE, *kinds_of(each))]
-    return Told(tuple(jobs), tuple(assets), tuple(checks))
+    return PrunedJobs(tuple(jobs), tuple(assets), tuple(checks))
 
 
 def _or_template(schema: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, Self
 import dagster as dg
 from pydantic import BaseModel, RootModel
 
-from pipelines.components.component import SlsLogstore, told_by
+from pipelines.components.component import SlsLogstore, pruned_jobs
 from pipelines.components.following import following_sensor
 from pipelines.components.logstore.sensors.ticks import Lookout, sensor_of
 from pipelines.components.logstore.wanted import all_are_wanted
@@ -79,7 +79,7 @@ class SlsProject(dg.Component):
         file = next((path for name in FILES if (path := context.path / name).is_file()), context.path)
         whole, name = tuple(logstore for logstore, _ in self.logstores), name_of_all(file)
         # Old ones are there also where nobody schedules one any more.
-        runs_told = told_by([SharedRun(name, whole).job_name], whole)
+        runs_told = pruned_jobs([SharedRun(name, whole).job_name], whole)
         made = (SlsLogstore(logstore, unset=unset, shared=runs_told) for logstore, unset in self.logstores)
         each = [one.parts(context) for one in made]
         own = [definitions for definitions, _ in each]

@@ -13,7 +13,7 @@ import pytest
 from dagster._core.test_utils import create_run_for_test
 
 from chaos.in_dagster import Here
-from pipelines.components.component import told_by
+from pipelines.components.component import pruned_jobs
 from pipelines.components.logstore.pruning import prune_op
 from pipelines.components.logstore.schedule import CLAIMS_TAG, MODE_TAG
 from pipelines.components.logstore.spark import RESOURCE_KEY
@@ -76,9 +76,9 @@ class Shop:
         """How many runs the step of this logstore deletes then."""
         each = [load_member(self.site.folder / "defs.yaml", f"shop_{one}") for one in ("orders", "users")]
         (own,) = [one for one in each if one.name == f"shop_{name}"]
-        told = told_by((), [own])
+        told = pruned_jobs((), [own])
         clock = ManualClock(SYSTEM_CLOCK.now() + days_later * DAY_S)
-        shared = told_by([f"{NAME}_microbatch"], each)
+        shared = pruned_jobs([f"{NAME}_microbatch"], each)
         prune = prune_op(own, told.assets, told.checks, shared=shared, clock=clock)
 
         @dg.job

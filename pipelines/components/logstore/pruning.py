@@ -38,7 +38,7 @@ _JOBS = ("microbatch", "now", "health")
 
 
 @dataclass(frozen=True)
-class Told:
+class PrunedJobs:
     """Jobs, and what their runs tell: assets and checks whose newest events must stay."""
 
     jobs: tuple[str, ...]
@@ -61,13 +61,13 @@ def prune_op(
     assets: Iterable[dg.AssetKey],
     checks: Iterable[dg.AssetCheckKey],
     *,
-    shared: Told | None = None,
+    shared: PrunedJobs | None = None,
     clock: Clock = SYSTEM_CLOCK,
     page: int = _PAGE,
 ) -> dg.OpDefinition:
     """The step. `assets` and `checks` are those whose newest events must stay; `shared`: the same of the run
     that the logstore has in common with others; `page` runs are asked for, and deleted, together."""
-    own = Told(tuple(f"{logstore.name}_{job}" for job in _JOBS), tuple(assets), tuple(checks))
+    own = PrunedJobs(tuple(f"{logstore.name}_{job}" for job in _JOBS), tuple(assets), tuple(checks))
 
     @dg.op(name=f"prune__{logstore.name}", description="Deletes old runs and what they logged.")
     def prune(context: dg.OpExecutionContext, config: Ages) -> Iterator[dg.Output[None]]:
@@ -99,7 +99,7 @@ def upkeep_is_dry(config: Mapping[str, Any], logstore: Logstore) -> bool:
     return upkeep.get("execute") is False
 
 
-def _is_due(instance: dg.DagsterInstance, shared: Told, now_s: float, *, mark: bool) -> bool:
+def _is_due(instance: dg.DagsterInstance, shared: PrunedJobs, now_s: float, *, mark: bool) -> bool:
     """Whether nobody has looked at the shared runs for half a day; with `mark`, somebody does now."""
     name, marks = f"sls/pruned/{','.join(shared.jobs)}", instance.daemon_cursor_storage
     looked_s = float(marks.get_cursor_values({name}).get(name, "-inf"))
@@ -110,7 +110,9 @@ def _is_due(instance: dg.DagsterInstance, shared: Told, now_s: float, *, mark: b
     return due
 
 
-def _old(instance: dg.DagsterInstance, told: Told, ages: Ages, now_s: float, page: int) -> Iterator[str]:
+def _old(
+    instance: dg.DagsterInstance, told: PrunedJobs, ages: Ages, now_s: float, page: int
+) -> Iterator[str]:
     """Ids of ended runs that are old enough, a page at a time: a year of them is a hundred thousand records.
     All are listed before the first is deleted, since a page begins behind a run that must still be there:
     where another step deletes it meanwhile, the rest is left to the next time.
@@ -134,7 +136,7 @@ def _old(instance: dg.DagsterInstance, told: Told, ages: Ages, now_s: float, pag
             cursor, more = (records[-1].dagster_run.run_id if records else None), len(records) == page
 
 
-def _newest(instance: dg.DagsterInstance, told: Told) -> set[str]:
+def _newest(instance: dg.DagsterInstance, told: PrunedJobs) -> set[str]:
     """Ids of the runs that told the newest of each hour, of each asset and of each check."""
     kept: set[str] = set()
     storage = instance.event_log_storage
