@@ -1,6 +1,6 @@
 """`SlsLogstore`: a logstore as Dagster definitions, from the attributes of one `defs.yaml`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
 import dagster as dg
@@ -72,7 +72,9 @@ class SlsLogstore(dg.Component):
     <name> is the last part of `table`.
     """
 
-    def __init__(self, logstore: Logstore, *, unset: str = "", shared: PrunedJobs | None = None) -> None:
+    def __init__(
+        self, logstore: Logstore, *, unset: str = "", shared: Callable[[], PrunedJobs] | None = None
+    ) -> None:
         self.logstore, self.unset, self.shared = logstore, unset, shared
 
     @classmethod

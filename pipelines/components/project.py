@@ -11,6 +11,7 @@ all together (the shared run, the sensors) is made only where all are.
 """
 
 from collections.abc import Collection, Iterable
+from functools import partial
 from typing import Any, Self
 
 import dagster as dg
@@ -78,9 +79,10 @@ class SlsProject(dg.Component):
         use(context.project_root)
         file = next((path for name in FILES if (path := context.path / name).is_file()), context.path)
         whole, name = tuple(logstore for logstore, _ in self.logstores), name_of_all(file)
-        # Old ones are there also where nobody schedules one any more.
-        runs_told = pruned_jobs([SharedRun(name, whole).job_name], whole)
-        made = (SlsLogstore(logstore, unset=unset, shared=runs_told) for logstore, unset in self.logstores)
+        # Old ones are there also where nobody schedules one any more. Made where old runs are pruned alone:
+        # whoever loads the definitions, each run too, would make the keys of all logstores.
+        shared = partial(pruned_jobs, [SharedRun(name, whole).job_name], whole)
+        made = (SlsLogstore(logstore, unset=unset, shared=shared) for logstore, unset in self.logstores)
         each = [one.parts(context) for one in made]
         own = [definitions for definitions, _ in each]
         if not all_are_wanted():

@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ class Shop:
         (own,) = [one for one in each if one.name == f"shop_{name}"]
         told = pruned_jobs((), [own])
         clock = ManualClock(SYSTEM_CLOCK.now() + days_later * DAY_S)
-        shared = pruned_jobs([f"{NAME}_microbatch"], each)
+        shared = partial(pruned_jobs, [f"{NAME}_microbatch"], each)
         prune = prune_op(own, told.assets, told.checks, shared=shared, clock=clock)
 
         @dg.job

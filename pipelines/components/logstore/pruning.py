@@ -16,7 +16,7 @@ these runs, for all. The others leave them alone for half a day: each would read
 hundred logstores is a hundred times a hundred. Two that begin at once both look, and delete the same runs.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,12 +61,13 @@ def prune_op(
     assets: Iterable[dg.AssetKey],
     checks: Iterable[dg.AssetCheckKey],
     *,
-    shared: PrunedJobs | None = None,
+    shared: Callable[[], PrunedJobs] | None = None,
     clock: Clock = SYSTEM_CLOCK,
     page: int = _PAGE,
 ) -> dg.OpDefinition:
     """The step. `assets` and `checks` are those whose newest events must stay; `shared`: the same of the run
-    that the logstore has in common with others; `page` runs are asked for, and deleted, together."""
+    that the logstore has in common with others, asked where the step runs; `page` runs are asked for, and
+    deleted, together."""
     own = PrunedJobs(tuple(f"{logstore.name}_{job}" for job in _JOBS), tuple(assets), tuple(checks))
 
     @dg.op(name=f"prune__{logstore.name}", description="Deletes old runs and what they logged.")
@@ -77,9 +78,10 @@ def prune_op(
         execute = config.execute and not upkeep_is_dry(context.run_config, logstore)
         instance, now_s = context.instance, clock.now()
         old, kept = list(_old(instance, own, config, now_s, page)), _newest(instance, own)
-        if shared is not None and _is_due(instance, shared, now_s, mark=execute):
-            old += _old(instance, shared, config, now_s, page)
-            kept |= _newest(instance, shared)
+        common = shared() if shared is not None else None
+        if common is not None and _is_due(instance, common, now_s, mark=execute):
+            old += _old(instance, common, config, now_s, page)
+            kept |= _newest(instance, common)
         gone = [run for run in old if run not in kept]
         for at in range(0, len(gone) if execute else 0, page):
             delete_runs(instance, gone[at : at + page])

@@ -174,8 +174,7 @@ class Engine:
             return found.result(within_s)
         finally:
             if not found.done():
-                with contextlib.suppress(Exception):
-                    self.cancel(tag)
+                self.cancel(tag)
 
     def _run(self, count: int, task: Task, tag: str) -> list[str]:
         """As many slices as tasks: each number is a task of its own."""
