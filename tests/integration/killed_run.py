@@ -5,8 +5,9 @@
 The event is one of `Run`'s: `write.done`, `publish.done`, `checkpoint.done` and the like; `nth` says
 at which of them. `remote` is a Spark Connect server, `master` and `conf` those of another
 Spark. Without `die_at` it lands, checks and publishes
-the checkpoints. At `jvm_dies_at` only Spark's JVM is killed. Exit status 2 and one sentence on stderr
-for an error of ours.
+the checkpoints. At `jvm_dies_at` only Spark's JVM is killed, with `jvm_dies_with_tasks` once its tasks
+run: a service that holds its answers keeps them running. Exit status 2 and one sentence on stderr for an
+error of ours.
 """
 
 import json
@@ -14,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,13 +37,24 @@ def main(arguments: dict[str, Any]) -> int:
     os.environ[HOME_VARIABLE] = arguments["home"]
     left = int(arguments.get("nth", 1))
 
+    def kill_java() -> None:
+        gateway = engine.context._gateway
+        assert gateway is not None
+        gateway.proc.kill()
+        gateway.proc.wait()
+
+    def at_the_first_task() -> None:
+        status = engine.context.statusTracker()
+        while not status.getActiveJobsIds():
+            pass
+        kill_java()
+
     def on_event(name: str) -> None:
         nonlocal left
         if name == arguments.get("jvm_dies_at"):
-            gateway = engine.context._gateway
-            assert gateway is not None
-            gateway.proc.kill()
-            gateway.proc.wait()
+            kill_java()
+        if name == "write" and arguments.get("jvm_dies_with_tasks"):
+            threading.Thread(target=at_the_first_task, daemon=True).start()
         if name == arguments.get("die_at"):
             left -= 1
             if left == 0:

@@ -85,15 +85,31 @@ def test_killed_after_the_checkpoint(started: World, tmp_path: Path) -> None:
 
 
 @pytest.mark.fault("4a.4.kill")
-def test_a_killed_jvm_ends_the_run_with_an_error_of_ours(started: World, tmp_path: Path) -> None:
+def test_a_jvm_killed_with_its_tasks_ends_the_run_with_an_error_of_ours(
+    started: World, tmp_path: Path
+) -> None:
     """Out of memory, say: nothing lands, no checkpoint moves, the next run lands it all."""
     checkpoints = started.checkpoints()
+    admin = started.emulator.admin
+    held = admin.fault("hold_reply", call="pull_logs", logstore=started.logstore.service.logstore)
 
-    done = land_elsewhere(started.logstore, started.lake, tmp_path / "home", jvm_dies_at="write")
+    done = land_elsewhere(started.logstore, started.lake, tmp_path / "home", jvm_dies_with_tasks=True)
+    admin.remove(held)
 
     assert done.returncode == 2, done.stderr[-2000:]
     assert "TransportError: a task of Spark at " in done.stderr
     assert len(started.landings()) == 2
     assert started.checkpoints() == checkpoints
     assert started.land().rows == 60
+    started.assert_each_log_once()
+
+
+@pytest.mark.fault("4a.4.kill")
+def test_a_jvm_killed_before_its_tasks_is_begun_anew(started: World, tmp_path: Path) -> None:
+    """No task was lost with it, so the run lands with another one."""
+    done = land_elsewhere(started.logstore, started.lake, tmp_path / "home", jvm_dies_at="write")
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert len(started.landings()) == 3
+    assert started.land().rows == 0
     started.assert_each_log_once()
