@@ -93,6 +93,7 @@ def test_what_is_given_up_of_an_hour_with_removed_rows_lands_no_more(
     done = give_up(calm)
 
     assert hour in done.hours and not list(done.then())[1:], "verify alone"
+    assert done.kept is not None and done.kept.lost == done.rows
     for each in (hour, other):
         assert calm.land(mode="fill", hours=(each, each + 1)).rows == 0
     assert calm.proof().verdict == VERIFIED
@@ -108,6 +109,8 @@ def test_an_hour_beside_one_with_removed_rows_lands_again_after_it_was_given_up(
     done = give_up(calm)
 
     assert [str(cure) for cure in done.then()][1:], "a backfill"
+    assert done.kept is not None
+    assert (done.kept.lost, done.rows) == (done.rows - 40, done.rows), "what may land again is there"
     assert calm.land(mode="fill", hours=(hour, hour + 1)).rows == 0
     assert calm.land(mode="fill", hours=(other, other + 1)).rows == 40
     assert calm.proof().verdict == VERIFIED

@@ -43,6 +43,21 @@ def test_withdrawn_rows_that_retention_took_are_named_and_the_backfill_is_no_suc
     assert hours_in_table(started) == [1, 2]
 
 
+def test_a_rollback_that_brings_rows_back_says_all_rows_that_it_costs(
+    started: World, command: Command
+) -> None:
+    """60 rows leave and retention has taken them, 10 return: 60 are lost, and not what is between."""
+    before = started.table.current_snapshot()
+    assert before is not None
+    assert command("table", "undo", "--hour", NEXT, "--execute")["code"] == 0
+    assert started.land().rows == 60
+    retain(started, 4)
+
+    said = command("table", "rollback", str(before.snapshot_id))
+
+    assert (said["kept"]["rows"], said["kept"]["lost"]) == (60, 60)
+
+
 def test_hours_that_nobody_has_are_said_to_be_none(started: World, command: Command) -> None:
     assert command("table", "forget", "--before", NEXT, "--execute")["code"] == 0
     for hour, why in (

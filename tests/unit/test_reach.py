@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.values import Landed
-from pipelines.landing.operations.reach import Lack, StillThere, kept_of, retention_took
+from pipelines.landing.operations.reach import Lack, StillThere, kept_of, retention_took, told
 from sls_io.emulator import Emulator
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet, Window
 from sls_io.wire.client import SlsClient
@@ -99,8 +99,18 @@ def test_where_no_window_tells_of_a_gone_cursor_all_rows_count(service: Service)
 
 
 def test_rows_of_a_shard_without_cursors_count_as_lost(service: Service) -> None:
-    """Adopted rows: no landing brings them."""
+    """Nobody says where they were. So do those that no landing brings, whatever the service has."""
     assert kept_of(service.client, {0: 7}, {}, []) == StillThere(7, 7)
+    cursors = {0: IntervalSet.of([(service.at[0], service.at[4])])}
+    assert kept_of(service.client, {0: 40}, cursors, [], never=20) == StillThere(60, 20)
+
+
+def test_cursors_are_told_by_the_newest_window_that_had_them(service: Service) -> None:
+    newest, older = service.landed(2, 4, 9), service.landed(1, 4, 8)
+    at = service.at
+    parts, left = told(IntervalSet.of([(at[0], at[3])]), [newest, older])
+    assert [(x.rows, part.pairs) for x, part in parts] == [(9, ((at[2], at[3]),)), (8, ((at[1], at[2]),))]
+    assert left.pairs == ((at[0], at[1]),)
 
 
 def test_an_hour_of_which_a_part_is_older_than_the_service_keeps_may_be_taken(service: Service) -> None:

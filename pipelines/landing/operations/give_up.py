@@ -120,7 +120,11 @@ def plan_give_up(
         {shard: _lowered(place, there, shard, cursors) for shard, cursors in taken.items()}
     )
     given = {shard: a + b for shard, (a, b) in short.items() if a + b}
-    still = reach.kept_of(client, given, taken, windows) if place is own else None
+    still = None
+    if place is own:
+        again = _may_land(place, lost, closed, short)
+        never = sum(given.values()) - sum(again.values())
+        still = reach.kept_of(client, again, taken, windows, never=never)
     return Planned(
         view=_view(place, ledger, lost, closed, given, still),
         place=place,
@@ -215,6 +219,23 @@ def _closed(place: Place, lost: Iterable[FileScanTask]) -> frozenset[int]:
     """
     forgotten, origin = place.state.forgotten, place.origin.id
     return frozenset(hour for hour in _hours(place, lost) if forgotten.lacks(origin, hour))
+
+
+def _may_land(
+    place: Place, lost: Iterable[FileScanTask], closed: Collection[int], short: Mapping[int, tuple[int, int]]
+) -> dict[int, int]:
+    """How many of the missing rows of each shard a landing may bring again, at least: not adopted ones, and
+    not those of lost files of the hours `closed`.
+
+    Worked example: 100 landed and 20 adopted rows of shard 0 are missing, and a lost file of a closed hour
+    had 30 rows: 70 may land again. Had that file rows of shard 1, too, it may still be all 30: 70.
+    """
+    never: dict[int, int] = defaultdict(int)
+    for task in lost:
+        if partition_hour(place.table, task.file) in closed:
+            for shard in short:
+                never[shard] += task.file.record_count * _may_hold(place, shard, task)
+    return {shard: max(0, rows - never[shard]) for shard, (rows, _) in short.items()}
 
 
 def _hours(place: Place, lost: Iterable[FileScanTask]) -> dict[int, int]:

@@ -150,10 +150,16 @@ class StillThere:
 
 
 def kept_of(
-    client: SlsClient, rows: Mapping[int, int], cursors: Mapping[int, IntervalSet], landed: Iterable[Landed]
+    client: SlsClient,
+    rows: Mapping[int, int],
+    cursors: Mapping[int, IntervalSet],
+    landed: Iterable[Landed],
+    *,
+    never: int = 0,
 ) -> StillThere:
     """What the service has of these cursors of each shard, which held `rows` rows. `landed` are windows with
-    the rows that they landed with, the newest first.
+    the rows that they landed with, the newest first. `never` rows more are lost whatever the service has,
+    since no landing brings them.
 
     The number is a bound: more may be said to be lost than is, never less. Rows are not spread evenly over
     cursors, so [0, 150) of [0, 300) is not half of the rows; known are the rows of whole windows. And a
@@ -161,7 +167,7 @@ def kept_of(
     what the safe windows brought cannot simply be taken off. Of each shard of which a cursor is gone:
 
     - lost are at most the rows that the windows with a gone cursor brought, and never more than there are
-    - a cursor that landed more than once is told by its newest window, as in `_withdrawn`
+    - a cursor that landed more than once is told by its newest window (`told`)
     - rows beyond what all windows brought lie in none of them, and count as lost
     - where no window tells a gone cursor, all rows of the shard count as lost
 
@@ -178,7 +184,7 @@ def kept_of(
     """
     windows = list(landed)
     begins = {shard: each.begin for shard, each in oldest(client).items()}
-    lost = sum(number for shard, number in rows.items() if not cursors.get(shard))
+    lost = never + sum(number for shard, number in rows.items() if not cursors.get(shard))
     hours = set[int]()
     for shard, intervals in cursors.items():
         gone = intervals.within(0, begins.get(shard, CURSOR_UNKNOWN))
@@ -186,7 +192,28 @@ def kept_of(
             mine = (x for x in windows if x.window.shard == shard)
             more, of = _lost_of(rows.get(shard, 0), intervals, gone, mine)
             lost, hours = lost + more, hours | of
-    return StillThere(sum(rows.values()), lost, tuple(sorted(hours)))
+    return StillThere(never + sum(rows.values()), lost, tuple(sorted(hours)))
+
+
+def told(
+    intervals: IntervalSet, windows: Iterable[Landed]
+) -> tuple[list[tuple[Landed, IntervalSet]], IntervalSet]:
+    """Which of a shard's cursors its windows tell, and the cursors that none does.
+
+    The windows come newest first, and each cursor is told by the newest one that had it: what was landed,
+    taken back and landed again is counted once.
+
+    Worked example: [0, 30) is asked for. The newest window is [20, 40), an older one [10, 40): the newest
+    tells [20, 30), the older one [10, 20), and [0, 10) nobody does.
+    """
+    found, left = [], intervals
+    for x in windows:
+        pair = IntervalSet.of([(x.window.begin, x.window.end)])
+        part = pair.minus(pair.minus(left))
+        if part:
+            found.append((x, part))
+            left = left.minus(pair)
+    return found, left
 
 
 def _lost_of(
@@ -194,15 +221,13 @@ def _lost_of(
 ) -> tuple[int, set[int]]:
     """How many of a shard's `rows` rows at `intervals` are lost at most with the cursors `gone`, and of which
     hours they are. `kept_of` has the rule."""
-    taken, safe, hours, left = 0, 0, set[int](), intervals
-    for x in windows:
-        pair = IntervalSet.of([(x.window.begin, x.window.end)])
-        part = pair.minus(pair.minus(left))
-        left = left.minus(pair)
+    taken, safe, hours = 0, 0, set[int]()
+    parts, left = told(intervals, windows)
+    for x, part in parts:
         if any(gone.overlaps(begin, end) for begin, end in part):
             taken += x.rows
             hours.add(x.window.hour)
-        elif part:
+        else:
             safe += x.rows
     if any(gone.overlaps(begin, end) for begin, end in left):
         return rows, hours
@@ -284,8 +309,7 @@ def _withdrawn(
 ) -> Iterator[Lack]:
     """What retention has taken of a shard's withdrawn cursors, an entry an hour of `known` windows.
 
-    `known` comes newest first, and each cursor is told by the newest window that had it: an hour that was
-    landed, taken back, landed and taken back again is counted once.
+    `known` comes newest first (`told`).
 
     Worked example: [0, 300) is withdrawn and the service begins at 150. Windows say [0, 100) of hour 07 and
     [100, 200) of 08, 100 rows each. Of 07 100 rows are lost, of 08 at most 100, at [100, 150). Where no
@@ -296,16 +320,14 @@ def _withdrawn(
     rows: dict[int, int] = {}
     where: dict[int, IntervalSet] = {}
     in_part: set[int] = set()
-    left = lost
-    for x in known:
-        pair = IntervalSet.of([(x.window.begin, x.window.end)])
-        part = pair.minus(pair.minus(left))
-        if part and x.window.hour in hours:
+    parts, left = told(lost, known)
+    for x, part in parts:
+        if x.window.hour in hours:
             rows[x.window.hour] = rows.get(x.window.hour, 0) + x.rows
             where[x.window.hour] = where.get(x.window.hour, IntervalSet()).union(part)
             # Of a window that is lost in part nobody knows how many of its rows are.
-            in_part |= {x.window.hour} if part != pair else set()
-        left = left.minus(pair)
+            if part != IntervalSet.of([(x.window.begin, x.window.end)]):
+                in_part.add(x.window.hour)
     for hour, intervals in sorted(where.items()):
         yield Lack(
             "withdrawn",

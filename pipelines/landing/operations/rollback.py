@@ -38,7 +38,7 @@ from pipelines.landing.ledger.place import Looked
 from pipelines.landing.ledger.reading import Misread, Unreadable
 from pipelines.landing.ledger.state import TableState, ancestry, facts, files_of, landed_snapshot
 from pipelines.landing.ledger.summary import is_landing, least_rows, ledgers_of, summary_of, windows_of
-from pipelines.landing.ledger.values import Deed, Forgotten, Operation
+from pipelines.landing.ledger.values import Deed, Forgotten, Landed, Operation
 from pipelines.landing.ledger.ways_back import No, PastLanding, against, landings, newest_forgotten, pasts
 from pipelines.landing.operations import reach
 from pipelines.landing.table import commands
@@ -230,16 +230,30 @@ def given_back(state: TableState, past: PastLanding) -> GivenBack:
 def kept_by_rollback(
     state: TableState, past: PastLanding, origin: str, client: SlsClient
 ) -> reach.StillThere:
-    """What the service still has of the rows of one logstore that the next runs would pull again."""
+    """What the service still has of the rows of one logstore that its ledger gives back."""
     given = given_back(state, past)
     mine = [shard for shard in given.shards if shard.origin == origin]
-    told = map(windows_of, given.landings)
+    since = map(windows_of, given.landings)
+    windows = [landed for name, found in since if name == origin for landed in found]
     return reach.kept_of(
         client,
-        {s.shard: max(0, s.rows - s.rows_then) for s in mine},
-        {s.shard: s.again for s in mine},
-        [landed for name, windows in told if name == origin for landed in windows],
+        {s.shard: _rows_given(s, [x for x in windows if x.window.shard == s.shard]) for s in mine},
+        {s.shard: IntervalSet(s.withdrawn) for s in mine},
+        windows,
     )
+
+
+def _rows_given(back: ShardBack, since: Iterable[Landed]) -> int:
+    """How many rows a shard gives back, at most; `since` are its windows since, the newest first.
+
+    Where it gets rows back with the landing, the two counts of its ledger say what is between: 60 rows of now
+    leave and 50 return, and the counts differ by 10. Then the windows since say more: as many as those of the
+    cursors that it gives back have brought, or, where a window is not told any more, all that it has now.
+    """
+    if not back.regained:
+        return max(0, back.rows - back.rows_then)
+    parts, left = reach.told(IntervalSet(back.withdrawn), since)
+    return back.rows if left else min(back.rows, sum(landed.rows for landed, _ in parts))
 
 
 def _load(lake: Lake, name: str) -> Table:
