@@ -20,6 +20,7 @@ import logging
 import os
 import shlex
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import ModuleType
@@ -218,7 +219,7 @@ def run(arguments: Sequence[str]) -> int:
             err(logging.ERROR, f"sls-lake: {unwritten(error)}")
             return EXIT_FAILED
         if session.get(DEBUG):
-            raise
+            traceback.print_exc()
         named = _say(error, session)
         code = EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
         return told(code, kind_of(error), sentence(error), facts(error, named))

@@ -164,11 +164,17 @@ def test_a_stream_that_the_shell_has_closed_leads_nowhere_and_no_file_gets_its_n
     assert int(seen.read_text()) > 2
 
 
-def test_debug_lets_the_error_through(project: Path) -> None:
-    with pytest.raises(ConfigError):
-        run(["describe", "--debug"])
-    with pytest.raises(ConfigError):
-        run(["--debug", "describe"])
+@pytest.mark.parametrize("words", [["describe", "--debug"], ["--debug", "describe"]])
+def test_debug_shows_the_trace_and_ends_as_without(
+    project: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["describe"]) == EXIT_USAGE
+    (said,) = capsys.readouterr().err.splitlines()[:1]
+
+    assert run(words) == EXIT_USAGE
+
+    told = capsys.readouterr().err
+    assert told.startswith("Traceback (most recent call last)") and said in told
 
 
 def test_a_logstore_is_a_folder_under_defs_a_file_or_the_only_one(project: Path) -> None:
