@@ -101,17 +101,18 @@ def rollback(
     the landings.
     """
     planned = plan_rollback(lake, logstore.table, snapshot, without_missing=without_missing)
-    return replace(planned, view=replace(planned.view, kept=_kept(client, planned)))
+    return replace(planned, view=_asked(client, planned))
 
 
-def _kept(client: SlsClient, planned: Planned[Rollback]) -> reach.StillThere | None:
-    """What the service still has of the rows that the rollback gives back; None when the service cannot be
-    asked, which does not stop a rollback."""
+def _asked(client: SlsClient, planned: Planned[Rollback]) -> Rollback:
+    """With what the service still has of the rows that the rollback gives back; without where the service
+    cannot be asked, which does not stop a rollback."""
     try:
         (past, *_), state = pasts(planned.place.table, first=planned.view.snapshot_id), planned.place.state
-        return kept_by_rollback(state, past, known(state, client.origin()).id, client)
+        origin = known(state, client.origin()).id
+        return replace(planned.view, asked=origin, kept=kept_by_rollback(state, past, origin, client))
     except SlsError:
-        return None
+        return planned.view
 
 
 @decision(table, "relabel")

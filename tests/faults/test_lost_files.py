@@ -163,6 +163,8 @@ def test_the_dry_run_of_a_rollback_says_what_it_costs(world: World, command: Com
 
     assert cheap["kept"] == {"rows": 40, "lost": 0, "hours": []}
     assert dear["kept"] == {"rows": 60, "lost": 40, "hours": [second, third]}
+    assert cheap["does_it"]["loses"] == []
+    assert any("up to 40 of the 60 rows" in text for text in dear["does_it"]["loses"])
 
 
 # --- the newest hour, several files, a file of another ---------------------------------------------
@@ -260,6 +262,29 @@ def test_each_cure_that_is_named_works(
     world.emulator.admin.advance(HOUR_S)
     world.land()
     world.assert_each_log_once()
+    world.assert_proved()
+
+
+def cut_off(world: World) -> None:
+    (path, *_) = files_of(world, hours(world)[1])
+    path.write_bytes(path.read_bytes()[:100])
+
+
+@pytest.mark.parametrize("trouble", [cut_off, another_hours, another_of_its_hour], ids=lambda x: x.__name__)
+def test_no_rollback_brings_back_a_file_that_is_not_what_it_was(
+    world: World, command: Command, trouble: Callable[[World], None]
+) -> None:
+    """The hour of a damaged file was landed anew, and retention has taken it. An older landing still lists
+    that file: it has as many rows as its ledger says, and not these."""
+    target = world.table.metadata.current_snapshot_id
+    trouble(world)
+    settle(world, command)
+    world.assert_proved()
+    take_all_hours(world)
+
+    for words in ((), ("--execute",)):
+        said = command("table", "rollback", str(target), *words)
+        assert said["code"] == EXIT_FAILED and "cannot be had back" in said["error"]
     world.assert_proved()
 
 

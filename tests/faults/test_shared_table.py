@@ -145,14 +145,19 @@ def said_by(world: World, logstore: Logstore) -> list[str]:
     return said
 
 
-def test_a_table_that_two_logstores_fill_already_goes_on_and_a_line_says_it(
-    quick: World, world: World
-) -> None:
+def both_land(quick: World, world: World) -> None:
+    """20 rows of the one and 25 of the other in their table."""
     quick.put(20)
     pass_by(quick, 60)
     quick.land()
     world.logstore = world.changed(shared=True)
     world.land()
+
+
+def test_a_table_that_two_logstores_fill_already_goes_on_and_a_line_says_it(
+    quick: World, world: World
+) -> None:
+    both_land(quick, world)
     for each in (quick, world):
         each.put(5)
     pass_by(quick, 60)
@@ -164,6 +169,25 @@ def test_a_table_that_two_logstores_fill_already_goes_on_and_a_line_says_it(
         pass_by(each, 60)
         assert said_by(each, each.changed(shared=True)) == []
     assert len(quick.table_rows()) == 20 + 25 + 4 * 5
+
+
+def test_a_rollback_that_takes_rows_of_another_logstore_says_that_its_service_was_not_asked(
+    quick: World, world: World, command: Command
+) -> None:
+    both_land(quick, world)
+    target = quick.table.metadata.current_snapshot_id
+    quick.put(5)
+    pass_by(quick, 60)
+    quick.land()
+
+    said = command("table", "rollback", str(target))
+    done = command("table", "rollback", str(target), "--execute", json=False)
+
+    assert (said["kept"]["rows"], said["rows_leaving"]) == (0, 5)
+    (loss,) = said["does_it"]["loses"]
+    assert "other logstores still have was not asked" in loss
+    assert "let the other logstores" in done["text"] and "sls-lake land" not in done["text"]
+    assert quick.land().rows == 5
 
 
 def test_the_verbs_that_give_a_table_to_a_logstore_refuse_one_that_is_not_its_own(

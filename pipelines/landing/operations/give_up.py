@@ -73,7 +73,10 @@ class GivenUp(Effect):
     again: tuple[int, ...]
 
     def said(self) -> Iterable[Note]:
-        yield Note(str(self.kept or "what its service still has of them was not asked"))
+        if self.kept is None:
+            yield Note("what its service still has of them was not asked", "loss")
+        else:
+            yield Note(str(self.kept), "loss" if self.kept.lost else "")
 
     def then(self) -> Iterable[Cure]:
         yield commands.VERIFY.plus(does="goes on to name them")

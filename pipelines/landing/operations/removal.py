@@ -39,7 +39,7 @@ from pipelines.landing.ledger.barred import bars_of
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.values import Deed, Forgotten, Operation
-from sls_io.values.claim import Ledger
+from sls_io.values.claim import GAP_SKIPPED, Ledger, ShardLedger
 from sls_io.values.errors import InvariantBroken, LandingConflict, printable
 
 REASON_CHARS_MAX = 200
@@ -56,12 +56,14 @@ class Forget(Effect):
     adopted   how many of the rows were adopted and not landed
     files     files that leave, of which `rewritten` come again without these rows
     before    all receive hours (since 1970) before this one are forgotten, rows or none; 0: only rows
+    unlanded  intervals of cursors that were withdrawn or skipped, of whichever hours: what of them is of a
+              forgotten hour cannot land any more
     barred    values that may not land from then on, or, where that `ends`, may again
     standing  values of the logstore that may not land now
     """
 
     WHAT = "{table}: rows of {origin} are to leave for good"
-    QUIET = frozenset({"before", "barred", "standing"})
+    QUIET = frozenset({"before", "barred", "standing", "unlanded"})
 
     table: str
     origin: str
@@ -73,6 +75,7 @@ class Forget(Effect):
     files: int = 0
     rewritten: int = 0
     before: int = 0
+    unlanded: int = 0
     barred: int = 0
     ends: bool = False
     standing: int = 0
@@ -96,13 +99,21 @@ class Forget(Effect):
         if self.standing:
             yield Note(f"{self.standing} values may not land in this table now")
         if self.before:
+            also = f", nor what is older of {self.unlanded} intervals that were withdrawn or skipped"
             yield Note(
                 f"from then on nothing received before {hour_text(self.before)} is landed, by no backfill"
+                f"{also * bool(self.unlanded)}",
+                "loss",
             )
         if self.what:
             yield Note(f"the table will say of it: {self.what}")
         if self.rows:
             yield Note("older snapshots hold the rows until they are expired")
+
+
+def _unlanded(entry: ShardLedger) -> int:
+    """How many intervals of a shard a backfill could still land."""
+    return len(entry.withdrawn.pairs) + sum(gap.cause == GAP_SKIPPED for gap in entry.gaps)
 
 
 @dataclass(frozen=True)
@@ -140,6 +151,7 @@ class Removal:
             files=len(self.whole) + len(self.partly),
             rewritten=len(self.partly),
             before=self.before,
+            unlanded=sum(map(_unlanded, self.place.ledger.shards.values())) if self.before else 0,
             barred=len(self.barred),
             standing=len(bars_of(self.place.state, self.place.origin)),
         )

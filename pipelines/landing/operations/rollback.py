@@ -32,10 +32,11 @@ from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents import sameness
+from pipelines.landing.contents.cells import cells_of
 from pipelines.landing.hours import hour_text, moment_text
 from pipelines.landing.ledger import codec, fence
 from pipelines.landing.ledger.place import Looked
-from pipelines.landing.ledger.reading import Misread, Unreadable
+from pipelines.landing.ledger.reading import Misread, Unreadable, tasks_of
 from pipelines.landing.ledger.state import TableState, ancestry, facts, files_of, landed_snapshot
 from pipelines.landing.ledger.summary import is_landing, least_rows, ledgers_of, summary_of, windows_of
 from pipelines.landing.ledger.values import Deed, Forgotten, Landed, Operation
@@ -84,10 +85,10 @@ class Rollback(Effect):
     hours      receive hours (since 1970) of the windows that the ledger gives back
     hours_out  those of them with windows that only a backfill which names the hour lands again
     notes      what a person should know before saying yes
-    kept       what the service still has of what the next runs pull again; None when it was not asked
+    asked      the origin whose service was asked what it still has of that, "" for none; the answer is `kept`
     """
 
-    QUIET = frozenset({"snapshot_id", "landings", "notes", "hours_out"})
+    QUIET = frozenset({"snapshot_id", "landings", "notes", "hours_out", "asked"})
 
     table: str
     snapshot_id: int
@@ -103,7 +104,13 @@ class Rollback(Effect):
     shards: tuple[ShardBack, ...]
     notes: tuple[str, ...] = ()
     hours_out: tuple[int, ...] = ()
+    asked: str = ""
     kept: reach.StillThere | None = None
+
+    @property
+    def others(self) -> frozenset[str]:
+        """The origins whose service was not asked, and whose ledgers give something back."""
+        return frozenset(s.origin for s in self.shards if s.withdrawn) - {self.asked}
 
     @property
     def pulled_again(self) -> bool:
@@ -128,14 +135,20 @@ class Rollback(Effect):
             hours = ", ".join(map(hour_text, self.hours_out)) or "older hours"
             yield Note(f"no live run pulls what stays withdrawn: a backfill that names {hours} does")
         if self.kept is None:
-            yield Note("the service was not asked what it still has of that")
+            yield Note("the service was not asked what it still has of that", "loss")
         elif self.kept.rows:
             yield Note(f"of what is given back: {self.kept}", "loss" if self.kept.lost else "")
-        if self.kept is not None and len({shard.origin for shard in self.shards}) > 1:
-            yield Note("what the service still has of the table's other logstores was not asked")
+        if self.kept is not None and self.others:
+            yield Note("what the services of the table's other logstores still have was not asked", "loss")
 
     def then(self) -> Iterable[Cure]:
-        return (commands.LAND,) if self.pulled_again else ()
+        if not self.pulled_again:
+            return
+        mine = any(s.again for s in self.shards if s.origin == self.asked)
+        if mine or not (self.asked and self.others):
+            yield commands.LAND
+        if self.asked and self.others:
+            yield Do("let the other logstores of the table land what is given back of them")
 
 
 def plan_rollback(
@@ -156,6 +169,7 @@ def plan_rollback(
     given = given_back(state, past)
     now, then = _files_of_main(table), _files_then(table, target)
     _check_accepted(past, state.forgotten, without_missing=without_missing)
+    _check_returning(past, then.keys() - (now or {}).keys())
     moved = _Moved() if now is None else _moved(now, then)
     # Nothing to do takes three: the same ledgers, a tag that main leads to, the same files. Story: the newest
     # landing brought no row, and main was moved by hand to the one before. Ledgers and files are those of the
@@ -352,6 +366,30 @@ def _check_accepted(past: PastLanding, removed: Forgotten, *, without_missing: b
                 f"{no}",
                 cures=(older,) if no is No.STRANGE else (*_instead(past), *named),
             )
+
+
+def _check_returning(past: PastLanding, paths: Collection[str]) -> None:
+    """Raises LedgerBroken where a file that would return cannot be read, or holds other rows than the table
+    says. So each of them is read.
+
+    Story: a file was overwritten by a copy of another one, its hour was landed anew, and the table is sound.
+    The landing from before that still lists it. Its number of rows is right and the file is there; back to
+    it, rows would be there twice, and those that were in the file would be gone. What stays in main a proof
+    reads, before and after.
+    """
+    wrong = []
+    for task in tasks_of(past.table, past.table.scan(snapshot_id=past.id)):
+        if task.file.file_path in paths:
+            try:
+                cells_of(past.table, task, {})
+            except Unreadable as error:
+                wrong.append(error)
+    if wrong:
+        raise LedgerBroken(
+            f"snapshot {past.id} of table {'.'.join(past.table.name())} cannot be had back: {len(wrong)} of "
+            f"its {len(past.listed or ())} files would not be what was landed: {wrong[0]}",
+            cures=(*_instead(past, [error.path for error in wrong]), commands.VERIFY),
+        )
 
 
 def _instead(past: PastLanding, gone: Collection[str] = ()) -> tuple[Call, ...]:
