@@ -18,11 +18,13 @@ from sls_io.wire.client import SlsClient
 @dataclass(frozen=True)
 class Begins:
     """Where histories begin: `at` gives the begin of a shard, by the settings and as the service answers now;
-    None where it must not be asked again. `gone`: receive hours (since 1970) removed for good. `lowered`:
-    whether the settings name an earlier time than when the history began; None where nobody knows."""
+    None where it must not be asked again. `gone`: receive hours (since 1970) of which rows were removed for
+    good; `before`: all hours before this one were removed whole. `lowered`: whether the settings name an
+    earlier time than when the history began; None where nobody knows."""
 
     at: Callable[[Shard, ShardLedger], Cursor | None]
     gone: IntervalSet = IntervalSet()
+    before: int = 0
     lowered: bool | None = None
 
 
@@ -49,15 +51,25 @@ def readable_again(
     before = IntervalSet.of([(max(head.begin, lowest), min(entry.start, head.end))])
     for first, end in before.minus(entry.accounted):
         found = _read_again(client, shard.id, Cursor(first), Gap(Cursor(first), Cursor(end), ""))
-        if found and _comes_back(found, begins):
-            parts.append(replace(found, early=True))
+        if found and _comes_back(early := replace(found, early=True), begins):
+            parts.append(early)
     return tuple(parts)
 
 
 def _comes_back(found: Again, begins: Begins | None) -> bool:
-    """Whether a fill lands any of it: what is of hours removed for good none brings back."""
-    hours = IntervalSet.of([(found.hours.start, found.hours.stop)])
-    return bool(hours.minus(begins.gone if begins is not None else IntervalSet()))
+    """Whether a fill lands any of it, by the rule that a fill goes by (`start.fill_only`): nothing of hours
+    that were removed whole; and nothing from before a start of hours of which rows were.
+
+    Story: rows of an hour were removed for good, and later logs of the same hour were skipped. A fill lands
+    these, since a gap is of cursors that never landed. Taken for removed, they were owed to nobody, and
+    retention took them while the proof was green.
+    """
+    if begins is None:
+        return True
+    hours = IntervalSet.of([(found.hours.start, found.hours.stop)]).minus(
+        IntervalSet.of([(0, begins.before)])
+    )
+    return bool(hours.minus(begins.gone) if found.early else hours)
 
 
 def begins_anew(
@@ -102,6 +114,17 @@ def _read_again(client: SlsClient, shard: int, begin: Cursor, gap: Gap) -> Again
         return None
     owed = gap.cause == GAP_SKIPPED
     return Again(first, gap.end, range(min(hours), max(hours) + 1), owed=owed)
+
+
+def begins_later(client: SlsClient, shard: int, at: Cursor, begin: Cursor) -> bool:
+    """Whether PullLogs, too, has nothing from `at` to `begin`, where a shard is said to begin. Raises what
+    the call raises; CursorExpired agrees.
+
+    The first group from `at` on is before `begin`: the service has it, so the begin was told wrong. Is it
+    there or behind it, retention took what was between.
+    """
+    first, nothing_to = first_group(client, shard, at)
+    return (nothing_to if first is None else first) >= begin
 
 
 def first_group(client: SlsClient, shard: int, at: Cursor) -> tuple[Cursor | None, Cursor]:

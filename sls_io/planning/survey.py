@@ -30,7 +30,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sls_io.planning.again import Begins, begins_anew, first_group, readable_again
+from sls_io.planning.again import Begins, begins_anew, begins_later, readable_again
 from sls_io.planning.doubts import Second
 from sls_io.planning.values import Edge, Span, Survey
 from sls_io.values.claim import CURSOR_UNKNOWN, Ledger, ShardLedger
@@ -293,18 +293,14 @@ class _Seconds:
     client: SlsClient
 
     def of_begin(self, shard: Shard, entry: ShardLedger, head: Head) -> Second:
-        """Whether PullLogs has anything between the frontier and the begin cursor.
-
-        The first group from the frontier on is before the begin cursor: the service has it, so the begin was
-        told wrong. Is it there or behind it, retention took what was between.
-        """
+        """Whether PullLogs has nothing between the frontier and the begin cursor, either."""
         try:
-            first, nothing_to = first_group(self.client, shard.id, entry.frontier)
+            agrees = begins_later(self.client, shard.id, entry.frontier, head.begin)
         except CursorExpired:
             return Second.AGREES
         except SlsError:
             return Second.SILENT
-        return Second.AGREES if (nothing_to if first is None else first) >= head.begin else Second.DENIES
+        return Second.AGREES if agrees else Second.DENIES
 
     def explain(self, shard: Shard, entry: ShardLedger) -> bool:
         """Whether what lies behind the frontier may be older than the service keeps logs.

@@ -12,7 +12,7 @@ from pipelines.landing.table import commands
 from pipelines.landing.watch.health import Level, TimeLeft, Vitals, Waits, findings
 from pipelines.landing.watch.vitals import vitals
 from sls_io.values.claim import GAP_SKIPPED
-from sls_io.values.window import HOUR_S
+from sls_io.values.window import HOUR_S, cursor_to_wire
 from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import PROJECT, World
@@ -80,6 +80,46 @@ def test_logs_that_are_owed_have_a_word_and_an_exit_code_of_their_own_until_they
     world.land(mode="fill", hours=(hours.start, hours.stop))
     landed = command("verify")
     assert (landed["code"], landed["verdict"], landed["ok"]) == (0, "verified", True)
+
+
+def test_what_is_skipped_of_an_hour_with_removed_rows_is_owed(world: World, command: Command) -> None:
+    """A backfill lands it: the rows that were removed have landed, and these never did."""
+    assert command("table", "forget", "--where", "n = 3", "--execute")["code"] == 0
+    command(*skip("latest"), "--execute")
+
+    assert command("verify")["verdict"] == "owed"
+    assert all(len(shard.owed) == 1 for shard in world.proof().shards)
+    hours = world.hours
+    assert world.land(mode="fill", hours=(hours.start, hours.stop)).rows == 60
+    assert command("verify")["verdict"] == "verified"
+
+
+def test_a_begin_that_is_told_wrong_takes_nothing_for_lost(world: World, command: Command) -> None:
+    """What was skipped stays owed, and what waits is not said to be lost, as the next run says."""
+    command(*skip("latest"), "--execute")
+    world.put(20)
+    world.emulator.admin.advance(60)
+    with world.client as client:
+        ends = {shard.id: client.cursor_at(shard.id, "end") for shard in client.shards()}
+    for shard, end in ends.items():
+        world.emulator.admin.fault(
+            "answer",
+            call="get_cursor",
+            logstore=world.logstore.service.logstore,
+            shard=shard,
+            query={"from": "begin"},
+            field="cursor",
+            value=cursor_to_wire(end),
+            times=None,
+        )
+
+    said = command("verify")
+
+    assert said["verdict"] == "owed" and "it is lost" not in str(said)
+    assert all("contradict each other" in shard["owed"][0] for shard in said["shards"])
+    assert all("the frontier can be read" in str(shard["notes"]) for shard in said["shards"])
+    world.emulator.admin.remove()
+    assert world.land().rows == 20
 
 
 def test_what_can_land_no_more_has_a_name_and_is_verified(world: World, command: Command) -> None:

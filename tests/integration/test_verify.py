@@ -12,7 +12,7 @@ from pyiceberg.expressions import And, EqualTo, LessThan
 
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.hours import hour_text
-from pipelines.landing.inspection.proof import Proof
+from pipelines.landing.inspection.proof import NOT_VERIFIED, Proof
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.rollback import plan_rollback
@@ -197,12 +197,15 @@ def test_a_page_that_stays_wrong_is_named_as_not_compared(landed: World) -> None
 
     proof = landed.proof(pull=True)
 
-    assert proof.ok
-    assert proof.shards[1].rows_pulled == 0
-    assert len(proof.shards[1].notes) == 2
+    assert proof.verdict == NOT_VERIFIED and not wrong_shards(proof), "asked for, and not proven"
+    assert (proof.shards[1].rows_pulled, len(proof.problems), proof.cures) == (0, 2, ())
     assert all(
-        "was not compared with the service: a page could not be read" in n for n in proof.shards[1].notes
+        text.startswith("shard 1: window ")
+        and "was not compared with the service: a page could not be read" in text
+        for text in proof.problems
     )
+    landed.emulator.admin.fault("short", call="pull_logs", times=None)
+    assert any("could not be pulled to its end" in note for note in landed.proof(pull=True).notes)
 
 
 def test_hours_with_rows_removed_by_decision_are_not_held_against_the_service(landed: World) -> None:

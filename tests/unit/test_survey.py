@@ -12,7 +12,7 @@ from sls_io.planning.again import Begins
 from sls_io.planning.doubts import Second
 from sls_io.planning.survey import survey_hours, survey_live
 from sls_io.planning.values import Again, Survey
-from sls_io.values.claim import Ledger, ShardLedger
+from sls_io.values.claim import GAP_SKIPPED, Gap, Ledger, ShardLedger
 from sls_io.values.errors import CursorExpired, ServiceError, ShardGone, SlsError, Throttled
 from sls_io.values.shard import Head, Shard
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet
@@ -265,6 +265,18 @@ def test_what_the_settings_leave_out_what_was_withdrawn_and_what_was_forgotten_i
     assert asked_about(from_1004(told=True, withdrawn=(1000, 1004))).readable == ()
     gone = Begins(FROM_HERE.at, IntervalSet.of([(hour, hour + 2)]))
     assert asked_about(from_1004(told=True), gone).readable == ()
+
+
+def test_what_was_skipped_is_owed_unless_its_hours_were_removed_whole() -> None:
+    """Of hours of which only rows were removed, a fill lands the cursors that never landed."""
+    hour = EPOCH_S // HOUR_S
+    skipped = Gap(Cursor(1002), Cursor(1004), GAP_SKIPPED)
+    entry = ShardLedger(Cursor(1000), IntervalSet.of([(1000, 1002), (1004, 1006)]), gaps=(skipped,))
+    gone = IntervalSet.of([(hour, hour + 3)])
+    (part,) = asked_about(entry, Begins(FROM_HERE.at, gone)).readable
+    assert part == Again(Cursor(1002), Cursor(1004), range(hour + 1, hour + 2), owed=True)
+    assert asked_about(entry, Begins(FROM_HERE.at, gone, hour + 1)).readable == (part,)
+    assert asked_about(entry, Begins(FROM_HERE.at, gone, hour + 2)).readable == ()
 
 
 def test_a_shard_of_which_nothing_has_landed_begins_anew_and_its_spans_with_it() -> None:

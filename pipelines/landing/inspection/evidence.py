@@ -22,6 +22,7 @@ from pipelines.landing.contents.spread import HERE, Spread
 from pipelines.landing.hours import hours_text
 from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.inspection.second_pull import SecondPull, pull_again
+from pipelines.landing.inspection.upcoming import not_believed
 from pipelines.landing.inspection.whole import NO_FILES, Chosen, WholeFiles, read_chosen
 from pipelines.landing.ledger.newest_landing import disagreements
 from pipelines.landing.ledger.reading import Unreadable, readable_manifests, rows_shown, tasks_in, tasks_of
@@ -38,10 +39,10 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import said_readable
 from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract, check_landable
-from sls_io.planning.again import Begins, begins_anew, readable_again
+from sls_io.planning.again import Begins, begins_anew, begins_later, readable_again
 from sls_io.planning.values import Again
 from sls_io.values.claim import CURSOR_UNKNOWN, GAP_SKIPPED, Ledger, ShardLedger
-from sls_io.values.errors import ConfigError, ShardGone, SlsError
+from sls_io.values.errors import ConfigError, CursorExpired, ShardGone, SlsError
 from sls_io.values.shard import Head, Shard
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet, Window
 from sls_io.wire.client import Origin, SlsClient
@@ -164,7 +165,7 @@ def gather(
         landed=landed,
         pulled=pulled,
         windows=there.counted.windows(origin.id, windows) if there.listed else {},
-        answers=_answers(client, ledger, begins(client, logstore, state, origin.id), logstore.option),
+        answers=_answers(logstore, client, table, ledger, begins(client, logstore, state, origin.id)),
         problems=(*problems, *(str(each) for each in lost if each.path not in said)),
         lost=tuple(lost),
         notes=(*_refused(logstore, table), *_beside(table)),
@@ -258,8 +259,11 @@ def _landed_windows(table: Table, ledger: Ledger) -> dict[Window, int]:
     return found
 
 
-def _answers(client: SlsClient, ledger: Ledger, asked: Begins, name: str) -> dict[int, ServiceShard]:
+def _answers(
+    logstore: Logstore, client: SlsClient, table: Table, ledger: Ledger, asked: Begins
+) -> dict[int, ServiceShard]:
     """What the service says of each shard that the ledger knows."""
+    name, begun = logstore.option, dict[int, Cursor]()
 
     def ask(shard: Shard) -> ServiceShard | None:
         entry = ledger.shards[shard.id]
@@ -269,47 +273,77 @@ def _answers(client: SlsClient, ledger: Ledger, asked: Begins, name: str) -> dic
             again = _asked_again(client, entry, head, asked, parts, name)
         except ShardGone:
             return None
+        if not entry.closed and entry.frontier < head.begin:
+            begun[shard.id] = head.begin
+        lost, unsure = _skipped_before(client, shard.id, entry, head.begin)
+        owed = (said_readable(part, asked.lowered, name) for part in parts if part.owed)
         return ServiceShard(
             end=head.end,
             shown=(*_shown_again(entry, head), *again),
-            owed=tuple(said_readable(part, asked.lowered, name) for part in parts if part.owed),
-            lost=(*_owed_no_more(entry, head.begin), *_never_landed(entry, head.begin)),
+            owed=(*owed, *unsure),
+            lost=lost,
             withdrawn=_withdrawn(client, shard.id, entry),
         )
 
-    listed = [shard for shard in client.shards() if shard.id in ledger.shards]
+    listed = {shard.id: shard for shard in client.shards()}
+    mine = [shard for number, shard in listed.items() if number in ledger.shards]
     with ThreadPoolExecutor(CALLS_PARALLEL) as pool:
-        told = dict(zip((shard.id for shard in listed), pool.map(ask, listed), strict=True))
-    return {
-        number: told.get(number) or ServiceShard(lost=_owed_no_more(entry, CURSOR_UNKNOWN))
-        for number, entry in ledger.shards.items()
-    }
+        told = dict(zip((shard.id for shard in mine), pool.map(ask, mine), strict=True))
+    doubts = not_believed(logstore, client, table, ledger, listed, begun) if begun else {}
+    found = {}
+    for number, entry in ledger.shards.items():
+        if (answer := told.get(number)) is None:
+            lost, unsure = _skipped_before(client, number, entry, CURSOR_UNKNOWN)
+            answer = ServiceShard(owed=unsure, lost=lost)
+        elif number in begun:
+            said = _never_landed(entry, begun[number], doubts.get(number, ""))
+            answer = replace(answer, lost=(*answer.lost, said))
+        found[number] = answer
+    return found
 
 
-def _never_landed(entry: ShardLedger, begin: Cursor) -> Iterator[str]:
-    """What no run has landed, and the service has no more.
+def _never_landed(entry: ShardLedger, begin: Cursor, doubt: str) -> str:
+    """What no run has landed, and the service has no more; or, where the next run would not believe that,
+    the `doubt`.
 
     Worked example: the frontier is 50, and the service's shard begins at 80: [50, 80) is lost, though no run
-    has named the gap yet. It is a note and no problem: what landed is there, and nothing can be done.
+    has named the gap yet. It is a note and no problem: what landed is there, and nothing can be done. Where a
+    pull from 50 gives logs, the begin was told wrong, and nothing is lost.
     """
-    if not entry.closed and entry.frontier < begin:
-        yield (
-            f"[{entry.frontier}, {begin}) had not landed, and retention has taken it: it is lost; the next "
-            "run names the gap"
-        )
+    part = f"[{entry.frontier}, {begin}) had not landed"
+    if doubt:
+        return f"{part}: {doubt}"
+    return f"{part}, and retention has taken it: it is lost; the next run names the gap"
 
 
-def _owed_no_more(entry: ShardLedger, begin: int) -> tuple[str, ...]:
-    """What was skipped, never landed, and can land no more, since the service's shard begins at `begin`.
+def _skipped_before(
+    client: SlsClient, shard: int, entry: ShardLedger, begin: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What was skipped, never landed, and can land no more, since the service's shard begins at `begin`; and
+    of what nobody knows whether it can, since a pull does not say the same. That stays owed.
 
     Worked example: [50, 90) was skipped. The shard begins at 70: [50, 70) is lost, and [70, 90) is still
     owed. A shard that is gone counts as one that begins behind everything.
     """
-    gone = [gap for gap in entry.gaps if gap.cause == GAP_SKIPPED and gap.begin < begin]
-    return tuple(
-        f"[{gap.begin}, {min(gap.end, begin)}) was skipped and owed, and retention has taken it: it is lost"
-        for gap in gone
-    )
+    lost, unsure = [], []
+    for gap in entry.gaps:
+        end = min(gap.end, begin)
+        if gap.cause != GAP_SKIPPED or gap.begin >= begin:
+            continue
+        try:
+            agrees = begins_later(client, shard, gap.begin, Cursor(end))
+        except (CursorExpired, ShardGone):
+            agrees = True
+        except SlsError:
+            agrees = False
+        if agrees:
+            lost.append(f"[{gap.begin}, {end}) was skipped and owed, and retention has taken it: it is lost")
+        else:
+            unsure.append(
+                f"[{gap.begin}, {end}) was skipped, and the answers of the service contradict each other: "
+                "ask again whether it is still there"
+            )
+    return tuple(lost), tuple(unsure)
 
 
 def _asked_again(

@@ -47,7 +47,7 @@ def prove(e: Evidence) -> tuple[Proof, tuple[str, ...]]:
         e.table,
         e.origin.id,
         tuple(_prove_shard(e, shard, tallies.get(shard, Tally())) for shard in sorted(shards)),
-        (*e.problems, *others.problems),
+        (*e.problems, *_unread(e), *others.problems),
         e.since_ms,
         e.state.tagged,
         (*e.notes, *others.notes),
@@ -181,9 +181,19 @@ def _hours(wrong: Iterable[_Wrong], asked: int) -> tuple[int, ...]:
 
 
 def _missed(e: Evidence, shard: int) -> Iterator[str]:
-    for window, why in sorted(e.told.missed.items()):
+    for window in sorted(e.told.expired):
         if window.shard == shard:
-            yield f"{_place(window)} was not compared with the service: {why}"
+            yield f"{_place(window)} was not compared with the service: retention took it meanwhile"
+
+
+def _unread(e: Evidence) -> Iterator[str]:
+    """Windows that were to be compared with the service, and of which it did not tell all. Nothing is known
+    to be wrong with the table, and nothing of them is proven."""
+    texts = [
+        f"shard {window.shard}: {_place(window)} was not compared with the service: {why}"
+        for window, why in sorted(e.told.unread.items())
+    ]
+    yield from _first(texts, "and {} more windows were not compared")
 
 
 def _left(e: Evidence, windows: list[Window]) -> Iterator[str]:

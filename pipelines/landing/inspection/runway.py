@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pyiceberg.table import Table
 
 from pipelines.landing.bounds import Thresholds
-from pipelines.landing.inspection.upcoming import upcoming
+from pipelines.landing.inspection.upcoming import not_believed
 from pipelines.landing.ledger.pinned import unread
 from pipelines.landing.ledger.start import check_origin, find_table
 from pipelines.landing.ledger.state import ancestry, read_state
@@ -165,10 +165,7 @@ def runway(
         shards = tuple(pool.map(one, sorted(_own(logstore, listed, ledger))))
     lost = [s.shard for s in shards if s.lost]
     if lost:
-        # One answer proves nothing here, either: whether the next run believes it only its plan can say.
-        until_s = int(now_s) - logstore.budget.settle_s
-        mine = [listed[s] for s in lost if s in listed]
-        doubts = upcoming(logstore, client, table, ledger, listed.values(), mine, until_s=until_s).suspects
+        doubts = not_believed(logstore, client, table, ledger, listed, lost)
         shards = tuple(
             replace(s, lost=False, suspect=doubts[s.shard]) if s.shard in doubts else s for s in shards
         )

@@ -39,13 +39,20 @@ class SecondPull:
     """What the service has of landed windows, one a shard and receive hour, clipped to what it keeps.
 
     windows  rows and identity sum of each
-    missed   windows that could not be pulled to their end, and why
+    unread   windows of which a page could not be read, and why: nothing is known of them
+    expired  windows that retention took meanwhile
     cut      windows that begin where the service does: of their hour there may have been more
     """
 
     windows: dict[Window, Count] = field(default_factory=dict)
-    missed: dict[Window, str] = field(default_factory=dict)
+    unread: dict[Window, str] = field(default_factory=dict)
+    expired: set[Window] = field(default_factory=set)
     cut: set[Window] = field(default_factory=set)
+
+    @property
+    def missed(self) -> set[Window]:
+        """Windows that could not be pulled to their end."""
+        return {*self.unread, *self.expired}
 
 
 def pull_again(
@@ -65,7 +72,8 @@ def pull_again(
         spread.over(table, list(of_shards.values()), work, bytes_of=partial(_bytes_of, ledger))
     ):
         found.windows |= part.windows
-        found.missed |= part.missed
+        found.unread |= part.unread
+        found.expired |= part.expired
     return found
 
 
@@ -82,7 +90,7 @@ def _bytes_of(ledger: Ledger, windows: list[Window]) -> int:
 def _pulled(service: Service, origin: str, table: Table, windows: list[Window]) -> SecondPull:
     """Windows of one shard.
 
-    A page that cannot be read stops one window, which is named (`missed`); a service that stays away ends the
+    A page that cannot be read stops one window, which is named (`unread`); a service that stays away ends the
     whole pull with its own error, since nothing can be said of any window then. Barred rows are in these
     counts: they are of the service, and who compares adds what is kept out.
     """
@@ -101,9 +109,9 @@ def _pulled(service: Service, origin: str, table: Table, windows: list[Window]) 
             if fetch.stopped and fetch.error is not None:
                 raise fetch.error
             if fetch.stopped:
-                found.missed[window] = f"a page could not be read: {fetch.cause}"
+                found.unread[window] = f"a page could not be read: {fetch.cause}"
             elif not whole:
-                found.missed[window] = "retention took it meanwhile"
+                found.expired.add(window)
             else:
                 found.windows[window] = rows, total
     return found

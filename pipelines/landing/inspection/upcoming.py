@@ -6,7 +6,7 @@ who lands in what is held: all shards that are asked for. Suspicions of the ledg
 begin, as a new run finds them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pyiceberg.table import Table
 
@@ -41,3 +41,23 @@ def upcoming(
     surveys = surveyor.of(asked, windows_max=logstore.budget.windows_max * max(1, len(asked)))
     suspected = {s: e.suspect_s for s, e in ledger.shards.items() if e.suspect_s}
     return surveyor.plan(surveys, Patience(int(client.now_s()), logstore.group.timeout_s, suspected))
+
+
+def not_believed(
+    logstore: Logstore,
+    client: SlsClient,
+    table: Table,
+    ledger: Ledger,
+    listed: Mapping[int, Shard],
+    lost: Iterable[int],
+) -> dict[int, str]:
+    """Of shards of which one answer says that logs are lost that had not landed: those of which the next run
+    would not believe it, and why. Raises as `upcoming`.
+
+    One answer proves nothing: a begin that is told wrong, once, looks as retention does. Whether a run
+    believes it only its plan can say, so that is made here, too.
+    """
+    until_s = int(client.now_s()) - logstore.budget.settle_s
+    mine = [listed[shard] for shard in lost if shard in listed]
+    suspects = upcoming(logstore, client, table, ledger, listed.values(), mine, until_s=until_s).suspects
+    return {shard: suspects[shard] for shard in lost if shard in suspects}

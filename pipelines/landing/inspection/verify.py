@@ -129,7 +129,9 @@ def _why_none(lake: Lake, logstore: Logstore, client: SlsClient, evidence: Evide
     hours, pulled = evidence.asked.hours, evidence.told
     if hours is None:
         why = "of all that has landed it holds nothing any more"
-        if pulled.windows or pulled.missed:
+        if pulled.missed:
+            why = "what it holds could not be pulled to its end"
+        elif pulled.windows:
             why = "it holds hours only that were left out"
         return f"nothing was compared with the service: {why}", False
     if pulled.windows:

@@ -213,7 +213,8 @@ def begins(client: SlsClient, logstore: Logstore, state: TableState, origin: str
         stored = kept.get(shard.id)
         return _start(client, logstore, shard, at_s, stored.cursor if stored else None)
 
-    return Begins(at, state.forgotten.hours(origin), lowered(logstore, state, origin))
+    gone, before = state.forgotten.hours(origin), state.forgotten.before(origin)
+    return Begins(at, gone, before, lowered(logstore, state, origin))
 
 
 def lowered(logstore: Logstore, state: TableState, origin: str) -> bool | None:
