@@ -71,8 +71,9 @@ class Deadline:
         finally:
             _current.reset(before)
 
-    def said(self, waits_for: str) -> None:
-        """Tell, once, what is waited for, and how long at most the whole work waits.
+    def said(self, waits_for: str, waited_s: float | None = None) -> None:
+        """Tell, once, what is waited for, how long it has been (`patience_s` where that is not said), and how
+        long at most the whole work waits.
 
         Story: a try is cut to a minute, and a database that is locked refuses it after five seconds. Told as
         the minute of that try it is not true: the run tries it twenty times, within a time of its own.
@@ -81,7 +82,8 @@ class Deadline:
             self._told.set()
             left_s = max(0.0, self._whole_s - SYSTEM_CLOCK.monotonic())
             most = f", for at most {left_s:.0f} s more" if math.isfinite(left_s) else ""
-            self.tell(f"waiting for {waits_for}: no answer for {self.patience_s:g} s{most}")
+            been_s = self.patience_s if waited_s is None else waited_s
+            self.tell(f"waiting for {waits_for}: no answer for {been_s:g} s{most}")
 
     @property
     def _whole_s(self) -> float:

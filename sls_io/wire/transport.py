@@ -35,6 +35,7 @@ from aliyun.log.logexception import LogException
 from aliyun.log.version import API_VERSION, USER_AGENT
 
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.deadline import current
 from sls_io.values.errors import (
     NO_LOGSTORE_CODE,
     NO_PROJECT_CODES,
@@ -329,6 +330,7 @@ class Transport(LogClient):
                 answer = self._once(call, until)
             except Lost as lost:
                 failed = _unanswered(call, lost)
+                self._tell(lost, begun)
                 cut_short = lost.timeout and until - self._clock.monotonic() < self.service.read_timeout_s
                 # A write that was sent may have been done: what was said before it is no longer true.
                 if said and cut_short and (call.method == "GET" or not lost.sent):
@@ -344,6 +346,12 @@ class Transport(LogClient):
                 failed = _FailedTry(said, code, rule)
             failures += 1
             self._pause(failed, failures, until)
+
+    def _tell(self, lost: Lost, begun_s: float) -> None:
+        """Whoever waits hears, once, for what: a service that hangs would else look like work."""
+        if lost.timeout:
+            waited_s = round(self._clock.monotonic() - begun_s, 1)
+            current().said(f"the log service at {self.service.endpoint}", waited_s)
 
     def _pause(self, failed: _FailedTry, failures: int, until_s: float) -> None:
         """Wait for the next try. Raises what failed where there is none.

@@ -96,7 +96,7 @@ def test_hours_before_one_leave_with_their_files(started: World, command: Comman
     assert forgotten.before(origin) == HOUR0 + 2
     assert forgotten.hours(origin).pairs == ((0, HOUR0 + 2),)
     early = command("table", "forget", "--before", "2026-09-21-20:00", "--execute")
-    assert early["code"] == EXIT_USAGE and "land first" in early["error"]
+    assert early["code"] == EXIT_USAGE and "land once they are over" in early["error"]
 
 
 def test_hours_before_one_are_forgotten_also_where_they_are_withdrawn(

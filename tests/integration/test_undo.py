@@ -113,7 +113,7 @@ def test_a_shard_that_was_born_after_the_hour_or_idles_since_holds_nothing_up(st
     started.land()
     started.emulator.admin.split(PROJECT, "access_logs", 0)
     assert execute(started.lake, undo_of(started)).snapshot
-    with pytest.raises(ConfigError, match="land first"):
+    with pytest.raises(ConfigError, match="land once they are over"):
         undo_of(started, HOUR0 + 2)
 
     started.at(HOUR0_S + 4 * 3600)
@@ -128,7 +128,7 @@ def test_a_shard_that_was_born_after_the_hour_or_idles_since_holds_nothing_up(st
 def test_an_hour_that_some_shard_has_not_passed_is_refused(started: World, command: Command) -> None:
     verb = ("table", "undo", "--hour", "2026-09-21-16:00", "--execute")
     refused = command(*verb)
-    assert refused["code"] == EXIT_USAGE and "land first" in refused["error"]
+    assert refused["code"] == EXIT_USAGE and "land once they are over" in refused["error"]
     started.at(HOUR0_S + 4 * 3600)
     over = command(*verb)
     assert over["code"] == EXIT_USAGE and "land first" in over["error"], "60 logs have not landed"
@@ -138,7 +138,7 @@ def test_an_hour_that_some_shard_has_not_passed_is_refused(started: World, comma
     started.put(10)
     started.at(HOUR0_S + 5 * 3600)
     child = command(*verb[:3], "2026-09-21-18:00", "--execute")
-    assert child["code"] == EXIT_USAGE and "land first" in child["error"]
+    assert child["code"] == EXIT_USAGE and "land once they are over" in child["error"]
     assert len(started.table_rows()) == 90
 
 

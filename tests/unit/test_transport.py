@@ -16,6 +16,7 @@ from aliyun.log.logexception import LogException
 from aliyun.log.version import USER_AGENT
 
 from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
+from sls_io.values.deadline import Deadline
 from sls_io.values.errors import (
     ConfigError,
     ConnectFailed,
@@ -40,6 +41,26 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_ID", KEY_ID)
     monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_SECRET", KEY_SECRET)
     monkeypatch.delenv("ALIBABA_CLOUD_SECURITY_TOKEN", raising=False)
+
+
+# --- what is told
+
+
+def test_whoever_waits_is_told_once_which_service_does_not_answer() -> None:
+    said: list[str] = []
+
+    def silent(connection: socket.socket, over: threading.Event) -> None:
+        over.wait(30)
+
+    with (
+        raw_server(silent) as endpoint,
+        transport(endpoint, clock=SYSTEM_CLOCK, read_timeout_s=0.2, tries_max=2) as t,
+        Deadline(tell=said.append).kept(),
+        pytest.raises(TransportTimeout),
+    ):
+        t.exchange("GET", SHARDS)
+    (line,) = said
+    assert line.startswith(f"waiting for the log service at {endpoint}: no answer for ")
 
 
 # --- what is sent

@@ -106,17 +106,17 @@ def not_passed(held: Holdings, end_hour: int) -> str:
     """
     service, end_s = held.edges, end_hour * HOUR_S
     over = end_s <= service.settled_s
+    land = "land first" if over else "land once they are over"
     for shard in sorted(service.listed | set(held.ledger.shards)):
         entry = held.ledger.shards.get(shard)
         passed = entry is not None and (entry.closed or entry.reached_s >= end_s)
         if passed or (over and shard in service.listed and _nothing_left(service, shard, entry, end_hour)):
             continue
         if entry is None:
-            return f"shard {shard} has not landed in {held.name} yet; land first"
+            return f"shard {shard} has not landed in {held.name} yet; {land}"
         reached = moment_text(entry.reached_s) if entry.reached_s else "nothing"
         return (
-            f"shard {shard} has reached {reached} of the receive time, not all of the hours asked for; "
-            "land first"
+            f"shard {shard} has reached {reached} of the receive time, not all of the hours asked for; {land}"
         )
     return ""
 
@@ -134,7 +134,7 @@ def check_not_forgotten(held: Holdings, hours: range) -> None:
     if forgotten:
         raise ConfigError(
             f"rows of {moment_text(forgotten.pairs[0][0] * HOUR_S)} were removed by `table forget`, and "
-            "would come back if that hour was landed again; leave it out"
+            "would come back if that hour was landed again; ask for hours without it, or from a later time"
         )
 
 
