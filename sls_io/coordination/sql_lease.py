@@ -137,6 +137,7 @@ class SqlLease:
         is raised only where patience ends with it.
         """
         began_s, joined = self._clock.monotonic(), False
+        round_s = began_s
         while True:
             failure: TransportError | None = None
             try:
@@ -145,12 +146,14 @@ class SqlLease:
                     self._given = self._shards()
                 view = self._look() if joined else self._joined()
                 joined = True
-                view = self._round(view)
+                round_s = self._clock.monotonic()
+                view = self._round(view, round_s)
             except TransportError as error:
                 failure = error
             now_s = self._clock.monotonic()
             held = self._held.working(now_s)
-            missing = self._missing(now_s)
+            # As of the round that took: whoever is given up since is taken by the next one.
+            missing = self._missing(round_s)
             if held and not missing and failure is None:
                 return self._claim()
             pause_s = self._pause_s()
@@ -160,12 +163,16 @@ class SqlLease:
                 raise failure or self._refused or self._nothing_to_be_had(self._view)
             self._clock.sleep(pause_s)
 
-    def _missing(self, now_s: float) -> bool:
+    def _missing(self, at_s: float) -> bool:
         """Whether to wait on: somebody may yet show itself, or this run must begin what it took.
+
+        Story: `at_s` was the moment after the round. On a busy machine a holder that was gone came to be
+        given up in between: the round had not taken its shards, and nobody was missing any more. The claim
+        ended without them, and only the next run had them.
 
         A later run would begin it once the stamp of the taking is old. While stamps are ahead, none is.
         """
-        if leases.missing(self._view, self._watch, now_s, self._terms):
+        if leases.missing(self._view, self._watch, at_s, self._terms):
             return True
         return bool(self._held.waiting) and self._view.ahead(self._clock.now(), self._terms.timeout_s)
 
@@ -288,12 +295,12 @@ class SqlLease:
             self._change(lambda: self._store.hand_over(self.holder))
         return self._look()
 
-    def _round(self, view: View) -> View:
-        """Renew what is under our name, whoever wrote it; take what is ours to take; begin what is due.
+    def _round(self, view: View, now_s: float) -> View:
+        """Renew what is under our name, whoever wrote it; take what is ours to take at `now_s`; begin what is
+        due.
 
         One id for what is renewed and what is taken: a process is recognised by it, and one look finds both.
         """
-        now_s = self._clock.monotonic()
         from_living = now_s - self._took_s >= self._terms.take_every_s
         own = {s: one.lease_id for s, one in view.leases.items() if one.owner == self.holder and one.lease_id}
         wanted = leases.takes(

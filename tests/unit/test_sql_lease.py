@@ -238,6 +238,23 @@ def test_short_runs_notice_that_another_is_gone_for_good() -> None:
     assert set(world.store.instances) == {"b"}
 
 
+@pytest.mark.parametrize("tenths", range(1, 13))
+def test_who_is_given_up_while_a_round_goes_on_is_replaced_by_that_claim(tenths: int) -> None:
+    """On a busy machine a call takes so many tenths of a heartbeat. Whenever it is given up, it is missed
+    until a round has taken its shards."""
+    world, clock = World(4), ManualClock()
+    a, b = two(world, clock)
+    for each in (a, b):
+        each.claim()
+        each.release()
+    clock.advance(300)
+    world.store.on_call = lambda: clock.advance(tenths / 10 * HEARTBEAT_S)
+
+    held = world.coordinator("b", clock=clock, patience_s=12.0).claim().shards
+
+    assert held == {0, 1, 2, 3}
+
+
 class Wrong(ManualClock):
     """Another's clock, whose wall time is ahead."""
 
