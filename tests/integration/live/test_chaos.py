@@ -54,21 +54,31 @@ def run(folder: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[str]
 
 
 def test_killed_and_paused_workers_land_every_log_once(tmp_path: Path) -> None:
-    done, counted = run(tmp_path, "--minutes", "0.33", "--seed", "1")
+    """Nothing may be wrong in any run. What happens in a third of a minute is up to the machine: another seed
+    is tried until all of it has."""
+    left: set[str] = {"all"}
+    for seed in (1, 2, 7, 8):
+        done, counted = run(tmp_path / str(seed), "--minutes", "0.33", "--seed", str(seed))
 
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    assert counted["problems"] == []
-    found = counted["found"]
-    assert found["wrong"] == CLEAN
-    assert found["rows"] + found["gapped"] + found["withdrawn"] == found["stored"] >= ROWS_MIN
-    # Else it proved nothing: this must really have happened.
-    assert counted["kills"] >= KILLS_MIN
-    assert counted["stops"] >= STOPS_MIN
-    assert counted["conflicts"] >= CONFLICTS_MIN
-    assert counted["restarts"] >= 1, "the service never died"
-    assert counted["cut"]["landed"] >= 1, "retention removed nothing"
-    assert counted["told"]["maintain"] >= 1, "nobody maintained the table"
-    assert counted["unknown"], "no answer of the catalog was lost"
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+        assert counted["problems"] == []
+        found = counted["found"]
+        assert found["wrong"] == CLEAN
+        assert found["rows"] + found["gapped"] + found["withdrawn"] == found["stored"] >= ROWS_MIN
+        happened = {
+            "kills": counted["kills"] >= KILLS_MIN,
+            "stops": counted["stops"] >= STOPS_MIN,
+            "conflicts": counted["conflicts"] >= CONFLICTS_MIN,
+            "the service died": counted["restarts"] >= 1,
+            "retention removed logs": counted["cut"]["landed"] >= 1,
+            "the table was maintained": counted["told"]["maintain"] >= 1,
+            "an answer of the catalog was lost": bool(counted["unknown"]),
+        }
+        not_here = {what for what, did in happened.items() if not did}
+        left = not_here if left == {"all"} else left & not_here
+        if not left:
+            return
+    raise AssertionError(f"this never happened, so nothing was proven of it: {sorted(left)}")
 
 
 FENCE = ("--minutes", "0.25", "--catalog", "reapplying")
