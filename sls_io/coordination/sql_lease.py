@@ -166,11 +166,11 @@ class SqlLease:
     def _missing(self, at_s: float) -> bool:
         """Whether to wait on: somebody may yet show itself, or this run must begin what it took.
 
+        A later run would begin it once the stamp of the taking is old. While stamps are ahead, none is.
+
         Story: `at_s` was the moment after the round. On a busy machine a holder that was gone came to be
         given up in between: the round had not taken its shards, and nobody was missing any more. The claim
         ended without them, and only the next run had them.
-
-        A later run would begin it once the stamp of the taking is old. While stamps are ahead, none is.
         """
         if leases.missing(self._view, self._watch, at_s, self._terms):
             return True

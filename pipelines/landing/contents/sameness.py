@@ -6,9 +6,9 @@ good would burn the ways by which the first one could come back. It reads the id
 logstore: the price of a decision that cannot be taken back.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
-from pyiceberg.table import Table
+from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.contents.cells import (
     Cell,
@@ -40,15 +40,22 @@ def way_back(
     return newest_way(pasts(table, lost=lost), removed, lambda past: _proven(past, counted))
 
 
+def tasks_of_ledgers(past: PastLanding) -> Iterator[FileScanTask]:
+    """The files of a landing that may hold rows of a logstore that it has a ledger of. Raises as
+    `reading.py` does."""
+    for task in tasks_of(past.table, past.table.scan(snapshot_id=past.id)):
+        if partition_origin(past.table, task.file) in {*past.ledgers, None}:
+            yield task
+
+
 def _proven(past: PastLanding, counted: dict[Shown, Cells]) -> bool:
     """Whether the rows of a landing are those of its ledgers; what is read for it is `counted`."""
     cells = list[Cell]()
     try:
-        for task in tasks_of(past.table, past.table.scan(snapshot_id=past.id)):
-            if partition_origin(past.table, task.file) in {*past.ledgers, None}:
-                file = shown(task)
-                counted[file] = counted.get(file) or cells_of(past.table, task, {})
-                cells += counted[file]
+        for task in tasks_of_ledgers(past):
+            file = shown(task)
+            counted[file] = counted.get(file) or cells_of(past.table, task, {})
+            cells += counted[file]
     except (LedgerBroken, Misread):
         return False
     tallies = {key: Tally(*both) for key, both in totals(cells).items()}

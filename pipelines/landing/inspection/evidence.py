@@ -81,10 +81,11 @@ class Contents:
 
 @dataclass(frozen=True)
 class ServiceShard:
-    """What the service says of a shard: its end, None where it does not list it; what it shows of what the
-    ledger gave up; what was skipped and can still be landed (`owed`); what never landed and can no more
-    (`lost`); and the receive hours of withdrawn intervals, as far as it knows them."""
+    """What the service says of a shard: its begin and end, None where it does not list it; what it shows of
+    what the ledger gave up; what was skipped and can still be landed (`owed`); what never landed and can no
+    more (`lost`); and the receive hours of withdrawn intervals, as far as it knows them."""
 
+    begin: Cursor | None = None
     end: Cursor | None = None
     shown: tuple[str, ...] = ()
     owed: tuple[str, ...] = ()
@@ -263,7 +264,7 @@ def _answers(
     logstore: Logstore, client: SlsClient, table: Table, ledger: Ledger, asked: Begins
 ) -> dict[int, ServiceShard]:
     """What the service says of each shard that the ledger knows."""
-    name, begun = logstore.option, dict[int, Cursor]()
+    name = logstore.option
 
     def ask(shard: Shard) -> ServiceShard | None:
         entry = ledger.shards[shard.id]
@@ -273,11 +274,10 @@ def _answers(
             again = _asked_again(client, entry, head, asked, parts, name)
         except ShardGone:
             return None
-        if not entry.closed and entry.frontier < head.begin:
-            begun[shard.id] = head.begin
         lost, unsure = _skipped_before(client, shard.id, entry, head.begin)
         owed = (said_readable(part, asked.lowered, name) for part in parts if part.owed)
         return ServiceShard(
+            begin=head.begin,
             end=head.end,
             shown=(*_shown_again(entry, head), *again),
             owed=(*owed, *unsure),
@@ -289,17 +289,24 @@ def _answers(
     mine = [shard for number, shard in listed.items() if number in ledger.shards]
     with ThreadPoolExecutor(CALLS_PARALLEL) as pool:
         told = dict(zip((shard.id for shard in mine), pool.map(ask, mine), strict=True))
-    doubts = not_believed(logstore, client, table, ledger, listed, begun) if begun else {}
+    behind = {
+        s: a.begin for s, a in told.items() if a and a.begin and _lies_behind(ledger.shards[s], a.begin)
+    }
+    doubts = not_believed(logstore, client, table, ledger, listed, behind) if behind else {}
     found = {}
     for number, entry in ledger.shards.items():
         if (answer := told.get(number)) is None:
             lost, unsure = _skipped_before(client, number, entry, CURSOR_UNKNOWN)
             answer = ServiceShard(owed=unsure, lost=lost)
-        elif number in begun:
-            said = _never_landed(entry, begun[number], doubts.get(number, ""))
+        elif number in behind:
+            said = _never_landed(entry, behind[number], doubts.get(number, ""))
             answer = replace(answer, lost=(*answer.lost, said))
         found[number] = answer
     return found
+
+
+def _lies_behind(entry: ShardLedger, begin: Cursor) -> bool:
+    return not entry.closed and entry.frontier < begin
 
 
 def _never_landed(entry: ShardLedger, begin: Cursor, doubt: str) -> str:

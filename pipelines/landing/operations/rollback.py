@@ -32,11 +32,11 @@ from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.operation import Planned
 from pipelines.landing.contents import sameness
-from pipelines.landing.contents.cells import cells_of, partition_origin
+from pipelines.landing.contents.cells import cells_of
 from pipelines.landing.hours import hour_text, moment_text
 from pipelines.landing.ledger import codec, fence
 from pipelines.landing.ledger.place import Looked
-from pipelines.landing.ledger.reading import Misread, Unreadable, tasks_of
+from pipelines.landing.ledger.reading import Misread, Unreadable
 from pipelines.landing.ledger.state import TableState, ancestry, facts, files_of, landed_snapshot
 from pipelines.landing.ledger.summary import is_landing, least_rows, ledgers_of, summary_of, windows_of
 from pipelines.landing.ledger.values import Deed, Forgotten, Landed, Operation
@@ -109,8 +109,10 @@ class Rollback(Effect):
 
     @property
     def others(self) -> frozenset[str]:
-        """The origins whose service was not asked, and whose ledgers give something back."""
-        return frozenset(s.origin for s in self.shards if s.withdrawn) - {self.asked}
+        """The origins beside the one that was asked whose ledgers give something back; none where nobody was
+        asked."""
+        given = frozenset(s.origin for s in self.shards if s.withdrawn) if self.asked else frozenset()
+        return given - {self.asked}
 
     @property
     def pulled_again(self) -> bool:
@@ -138,16 +140,15 @@ class Rollback(Effect):
             yield Note("the service was not asked what it still has of that", "loss")
         elif self.kept.rows:
             yield Note(f"of what is given back: {self.kept}", "loss" if self.kept.lost else "")
-        if self.kept is not None and self.others:
+        if self.others:
             yield Note("what the services of the table's other logstores still have was not asked", "loss")
 
     def then(self) -> Iterable[Cure]:
         if not self.pulled_again:
             return
-        mine = any(s.again for s in self.shards if s.origin == self.asked)
-        if mine or not (self.asked and self.others):
+        if not self.others or any(s.again for s in self.shards if s.origin == self.asked):
             yield commands.LAND
-        if self.asked and self.others:
+        if self.others:
             yield Do("let the other logstores of the table land what is given back of them")
 
 
@@ -375,12 +376,12 @@ def _check_returning(past: PastLanding, paths: Collection[str]) -> None:
     Story: a file was overwritten by a copy of another one, its hour was landed anew, and the table is sound.
     The landing from before that still lists it. Its number of rows is right and the file is there; back to
     it, rows would be there twice, and those that were in the file would be gone. What stays in main a proof
-    reads, before and after. Files of origins without a ledger are left out, as where a way back is looked
-    for (`sameness.way_back`): what that names is not refused here.
+    reads, before and after. The files are those that are read where a way back is looked for: what that
+    names is not refused here.
     """
     wrong = []
-    for task in tasks_of(past.table, past.table.scan(snapshot_id=past.id)):
-        if task.file.file_path in paths and partition_origin(past.table, task.file) in {*past.ledgers, None}:
+    for task in sameness.tasks_of_ledgers(past):
+        if task.file.file_path in paths:
             try:
                 cells_of(past.table, task, {})
             except Unreadable as error:
