@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 JARS := var/jars/.fetched
 BACKENDS := var/jars/backends/.fetched
+COLLECTED := var/cache/.collected
 
 # Tools that keep state are told to keep it here.
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CURDIR)/var/cache/hypothesis
@@ -41,18 +42,24 @@ WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
 # Three workers on two cores: a test waits a third of its time for servers and daemons.
 .PHONY: test
-test: setup check $(BACKENDS) ## check, then every test that needs no daemon, browser, server of others or clock
+test: ## check, then every test that needs no daemon, browser, server of others or clock
+	@$(MAKE) --jobs=2 setup check $(BACKENDS) $(COLLECTED)
 	@$(BIN)/python -m pytest $(WORKERS) $(addprefix --ignore=,$(LIVE))
 
 .PHONY: test-live
 test-live: setup $(BACKENDS) ## the others: Dagster's daemon and page, demo, dev, tutorial, dbt, databases, Spark Connect, chaos
 	@$(BIN)/python -m pytest $(WORKERS) $(LIVE)
 
-.PHONY: check
-check: $(INSTALLED) ## style, types, import layers and the links of the pages; no test is run
+.PHONY: check types style
+check: types style ## style, types, import layers and the links of the pages; no test is run
+
+# The longest of all, the first time, and on one core: so it has a target of its own.
+types: $(INSTALLED)
+	@$(BIN)/mypy
+
+style: $(INSTALLED)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
 	@$(BIN)/lint-imports --cache-dir var/cache/import-linter
 	@$(BIN)/sls-lake check
 	@$(BIN)/mkdocs build --strict --quiet
@@ -123,6 +130,12 @@ $(JARS): pipelines/landing/spark/jars.py | $(INSTALLED)
 # What the tests' own Iceberg REST server is made of.
 $(BACKENDS): tests/backends/jars.py pipelines/landing/spark/jars.py | $(INSTALLED)
 	@$(BIN)/python -m tests.backends.jars $(@D)
+	@touch $@
+
+# Each worker of pytest loads all tests. Compiled once before, they are not compiled by all workers at once.
+$(COLLECTED): $(shell find tests -name '*.py') | $(INSTALLED)
+	@mkdir -p $(@D)
+	@$(BIN)/python -m pytest --collect-only -qq > $@.log || { cat $@.log; exit 1; }
 	@touch $@
 
 .PHONY: java

@@ -60,12 +60,15 @@ BANNED_IN_TESTS = {
 }
 
 OWNERS = {
-    "aliyun": {"sls_io/wire/transport.py", "sls_io/wire/signature.py", "pipelines/cli/files/packing.py"},
+    "aliyun": {
+        *("sls_io/wire/transport.py", "sls_io/wire/signature.py", "sls_io/wire/refusal.py"),
+        "pipelines/cli/files/packing.py",
+    },
     "ptars": {"sls_io/decoding/nested.py"},
     "lz4": {"sls_io/wire/loggroup.py"},
     "zstandard": {"sls_io/wire/loggroup.py"},
     "urllib3": {"sls_io/wire/transport.py", "sls_io/wire/http.py"},
-    "pyspark": {"pipelines/landing/spark/session.py", "pipelines/landing/spark/source.py"},
+    "pyspark": {f"pipelines/landing/spark/{name}.py" for name in ("session", "java", "source")},
 }
 """A library that could be exchanged is imported by the files named here and by no other."""
 

@@ -95,7 +95,7 @@ class Policy(BaseModel):
 
         Worked example: `Allow log:Get* on project/demo/*` and `Deny log:GetLogStore on *`: PullLogs is
         allowed, GetLogStore has both effects and is denied, ListShards has none and is denied. The refusal
-        names action and resource in the words that a client may look for (`sls_io/wire/denial.py`).
+        names action and resource in the words that a client may look for (`sls_io/wire/refusal.py`).
         """
         action, place = ACTIONS[call]
         resource = f"acs:log:{REGION}:{ACCOUNT}:{place.format_map(names)}"

@@ -27,47 +27,34 @@ from email.utils import parsedate_to_datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NoReturn
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from aliyun.log import LogClient
 from aliyun.log import credentials as vendor_credentials
-from aliyun.log.logexception import LogException
 from aliyun.log.version import API_VERSION, USER_AGENT
 
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.deadline import current
 from sls_io.values.errors import (
-    NO_LOGSTORE_CODE,
-    NO_PROJECT_CODES,
     ConfigError,
     ConnectFailed,
-    CursorExpired,
-    ServiceError,
-    ShardGone,
     SlsError,
-    Throttled,
     TransportError,
     TransportTimeout,
     printable,
 )
-from sls_io.values.settings import Service, is_loopback
-from sls_io.wire.credentials import ENV_ID, ENV_SECRET, ENV_TOKEN, resolve
-from sls_io.wire.denial import BAD_SIGNATURE, denial_in, keys_refused, said_of_keys, token_ended
+from sls_io.values.settings import Service
+from sls_io.wire.credentials import resolve
 from sls_io.wire.http import Answer, Lost, Wire
 from sls_io.wire.json_body import NOT_JSON, parse_json
 from sls_io.wire.keys import Keys
+from sls_io.wire.refusal import SKEWED, Refusal
 from sls_io.wire.retries import AT_ONCE, SOON, RetryRule, rule_for
 from sls_io.wire.signature import SignatureV1, SignatureV4
 
 _HOST_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 DATE_MIN, DATE_MAX = 946_684_800, 7_258_118_400
 """2000 to 2199: a service's Date outside of it is broken, and nothing may be planned by it."""
-_CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.]{0,63}")
-
-
-_SKEWED = frozenset({"RequestTimeTooSkewed", "RequestTimeExpired"})
-
-FAKE_PAIR = "emulator-key and emulator-secret"
 CONNECT_S = 5.0
 """A service that takes longer to take a connection is not there."""
 KEYS_AHEAD_S = 120.0
@@ -77,47 +64,6 @@ _KEYS_PAUSE_S = 5.0
 _DATE_S = 2.0
 """A Date has whole seconds, and was on its way: two that differ by less say the same."""
 _DOUBT = "; whether the service acted on it is not known"
-
-
-class _Vendor(LogException):
-    """Makes our error readable for the SDK's own `except LogException`. Holds no body, ever."""
-
-    def __init__(self, text: str) -> None:
-        # Not LogException's, which wants code and message apart: `adopt` gives it those.
-        Exception.__init__(self, text)
-
-    def adopt(self, code: str, text: str, status: int, request_id: str) -> None:
-        """Fill what the SDK's getters read."""
-        self._errorCode, self._errorMessage, self._requestId = code, text, request_id
-        self.resp_status, self.resp_header, self.resp_body = status, "", ""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-class _VendorServiceError(ServiceError, _Vendor):
-    pass
-
-
-class _VendorCursorExpired(CursorExpired, _Vendor):
-    pass
-
-
-class _VendorShardGone(ShardGone, _Vendor):
-    pass
-
-
-_OURS: Mapping[str, type[ServiceError]] = {
-    "InvalidCursor": CursorExpired,
-    "SLSInvalidCursor": CursorExpired,
-    "ShardNotExist": ShardGone,
-    "ShardNotExsit": ShardGone,
-}
-_FOR_VENDOR: Mapping[type[ServiceError], type[ServiceError]] = {
-    ServiceError: _VendorServiceError,
-    CursorExpired: _VendorCursorExpired,
-    ShardGone: _VendorShardGone,
-}
 
 
 @dataclass(slots=True)
@@ -300,7 +246,7 @@ class Transport(LogClient):
             return answer.body, answer.headers
         parsed = parse_json(answer.body)
         if parsed is NOT_JSON:
-            raise self._error(call, answer, "BadResponse", "a success that is not JSON", None)
+            raise self._error(call, Refusal(answer, "BadResponse", "a success that is not JSON"), None)
         return parsed, answer.headers
 
     def _now(self) -> float:
@@ -338,12 +284,12 @@ class Transport(LogClient):
             else:
                 if answer.status == 200:
                     return answer
-                code, text = _read_error(answer)
-                rule = self._corrected(answer, code, used, used_skew_s) or rule_for(answer.status, code)
+                refusal = Refusal.read(answer)
+                rule = self._corrected(refusal, used, used_skew_s) or rule_for(answer.status, refusal.code)
                 if rule is SOON and not call.repeatable:
-                    raise _undecided(call, answer, code)
-                said = self._error(call, answer, code, text, rule)
-                failed = _FailedTry(said, code, rule)
+                    raise _undecided(call, refusal)
+                said = self._error(call, refusal, rule)
+                failed = _FailedTry(said, refusal.code, rule)
             failures += 1
             self._pause(failed, failures, until)
 
@@ -368,7 +314,7 @@ class Transport(LogClient):
             self._shared.retries[failed.code] += 1
         self._clock.sleep(wait)
 
-    def _corrected(self, answer: Answer, code: str, used: Keys, used_skew_s: float) -> RetryRule | None:
+    def _corrected(self, refusal: Refusal, used: Keys, used_skew_s: float) -> RetryRule | None:
         """Whether we can do better at once: with the service's own clock, or with fresh keys.
 
         Story: a laptop wakes up an hour behind. Its first call is refused as too skewed, with the service's
@@ -378,12 +324,12 @@ class Transport(LogClient):
         Keys that were refused are renewed once for each pair: `_renewed` is true only where another pair
         came of it.
         """
-        if code in _SKEWED and self._shared.service_date:
+        if refusal.code in SKEWED and self._shared.service_date:
             # Our clock is wrong by more than the service bears; its Date header says by how much.
             self._shared.skew_s = self._shared.service_date[0] - self._clock.now()
             if abs(self._shared.skew_s - used_skew_s) > _DATE_S:
                 return AT_ONCE
-        if keys_refused(answer.status, code) and self._renewed(used, refused=True):
+        if refusal.of_keys and self._renewed(used, refused=True):
             return AT_ONCE
         return None
 
@@ -473,71 +419,15 @@ class Transport(LogClient):
             return
         self._shared.service_date = (at, self._clock.monotonic())
 
-    def _error(self, call: _Call, answer: Answer, code: str, text: str, rule: RetryRule | None) -> SlsError:
-        """The error of our tree for an answer that is not a usable 200.
-
-        What is said depends on what the call may hold. Of a call with logs the service's words are left
-        out, since it may quote what it could not read. Of a refusal of keys they are replaced, since they
-        may repeat the key id and the text that was signed. Whatever is left goes through the pair once
-        more, and each of its parts becomes `***`.
-
-        `vendor`: a method of the SDK catches LogException in the middle of its work and goes on, so its
-        calls get our error in a class that is one, too.
-        """
-        request_id = printable(answer.headers.get("x-log-requestid", "")[:64])
-        refused, ended = keys_refused(answer.status, code), token_ended(code, text)
-        denial = denial_in(text) if refused else None
-        if denial:
-            text = str(denial)
-        elif call.private and not ended:
-            # A service may repeat what it could not read, and what it could not read are logs.
-            text = "the service refuses the call (its own words are left out: they may repeat logs)"
-        elif refused or code == BAD_SIGNATURE:
-            # What the service says here may repeat the key id and what was signed.
-            text = said_of_keys(code, ended=ended)
-        for secret in self._shared.keys[:3]:
-            text = text.replace(secret, "***") if secret else text
-        if rule is not None and rule.throttled:
-            return Throttled(code, text, status=answer.status, request_id=request_id)
-        kind = _OURS.get(code, ServiceError)
-        kind = _FOR_VENDOR[kind] if call.vendor else kind
-        hint = denial.cure if denial else self._hint(call, answer.status, code, ended=ended)
-        error = kind(code, text, status=answer.status, request_id=request_id, hint=hint)
-        if isinstance(error, _Vendor):
-            error.adopt(code, printable(text), answer.status, request_id)
-        return error
-
-    def _hint(self, call: _Call, status: int, code: str, *, ended: bool) -> str:
-        service = self.service
-        if ended and service.credentials.provider == "env":
-            return (
-                f"{ENV_TOKEN} of this process has ended, and what stands in an environment stays as long as "
-                "the process lives: for temporary keys let service.credentials name a profile or a function"
-            )
-        if keys_refused(status, code) or code == BAD_SIGNATURE:
-            if service.credentials.provider == "env":
-                emulator = (
-                    f"; an emulator takes {FAKE_PAIR}, or what these were when it started"
-                    if is_loopback(urlsplit(service.endpoint).hostname or "")
-                    else ""
-                )
-                return f"Check {ENV_ID}, {ENV_SECRET} and {ENV_TOKEN}, and what the key may read{emulator}"
-            return f"Check the key pair of credentials provider {service.credentials.provider!r}"
-        if code == "ProjectForbidden":
-            return (
-                f"Project {call.project} is disabled: its account may be overdue; see the service's console"
-            )
-        if code in NO_PROJECT_CODES or code == "InvalidHost":
-            return f"Check service.project ({call.project}) and service.endpoint ({service.endpoint})"
-        if code == NO_LOGSTORE_CODE:
-            return f"Check service.logstore ({service.logstore}) and service.project ({call.project})"
-        if code == "ConsumerGroupNotExist":
-            return "A live run makes its logstore's own group"
-        if code in _SKEWED:
-            return "Set this machine's clock"
-        if 300 <= status < 400:
-            return "Redirects are never followed: set service.endpoint to the service's own address"
-        return ""
+    def _error(self, call: _Call, refusal: Refusal, rule: RetryRule | None) -> SlsError:
+        return refusal.error(
+            self.service,
+            call.project,
+            self._shared.keys,
+            private=call.private,
+            vendor=call.vendor,
+            throttled=rule is not None and rule.throttled,
+        )
 
 
 def _unanswered(call: _Call, lost: Lost) -> _FailedTry:
@@ -548,18 +438,7 @@ def _unanswered(call: _Call, lost: Lost) -> _FailedTry:
     return _FailedTry(ConnectFailed(text), "ConnectFailed", rule)
 
 
-def _undecided(call: _Call, answer: Answer, code: str) -> TransportError:
+def _undecided(call: _Call, refusal: Refusal) -> TransportError:
     """The error for an answer that may come from in front of the service, or from the middle of its work."""
-    request_id = printable(answer.headers.get("x-log-requestid", "")[:64])
-    return TransportError(f"{call}: {code} (HTTP {answer.status}, request {request_id or '-'}){_DOUBT}")
-
-
-def _read_error(answer: Answer) -> tuple[str, str]:
-    """(code, text) of an error answer; a code of our own when the body is not the service's JSON."""
-    if 300 <= answer.status < 400:
-        return "Redirect", "the service pointed elsewhere"
-    body = parse_json(answer.body)
-    code, text = (body.get("errorCode"), body.get("errorMessage")) if isinstance(body, dict) else ("", "")
-    if not isinstance(code, str) or not _CODE.fullmatch(code):
-        return "BadResponse", "an error without a readable code"
-    return code, text if isinstance(text, str) else ""
+    status, request_id = refusal.answer.status, refusal.request_id or "-"
+    return TransportError(f"{call}: {refusal.code} (HTTP {status}, request {request_id}){_DOUBT}")

@@ -1,4 +1,4 @@
-"""Java: whether one can be started here, and the options that a landing's own gets.
+"""Java: whether one can be started here, the options that a landing's own gets, and its end.
 
 A landing's Java moves bytes between processes for a second or two. It is over before the second compiler
 and a collector with threads of its own have paid for themselves, so a landing does without them, and
@@ -8,11 +8,13 @@ Whoever gives options of their own, in Spark's settings or in the environment, h
 of a collector are an error to Java, and no word of theirs is ever replaced.
 """
 
+import contextlib
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,7 @@ server does, fills the 48 within half an hour of SQL; then Java compiles nothing
 warning only. Reserved is not used: what a short landing takes does not change.
 """
 _JAVA_MIN = 17
+_ENDING_S = 60.0
 _SETTINGS = (OPTIONS_SETTING, "spark.driver.defaultJavaOptions")
 _VARIABLES = (
     *("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"),
@@ -95,3 +98,41 @@ def has_own_options(conf: Mapping[str, str]) -> bool:
     except OSError:
         return False
     return any(name in defaults for name in _SETTINGS)
+
+
+def java_has_ended() -> bool:
+    """Whether there was a Java of this process, and is none any more."""
+    from pyspark import SparkContext
+
+    java: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
+    return java is not None and java.poll() is not None
+
+
+def end_java() -> threading.Thread:
+    """Let the Java of this process end, so that what starts next has one of its own kind.
+
+    It ends by itself when the pipe to its input closes; nobody else waits for it.
+    """
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    java: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if gateway is not None and java is not None:
+        SparkContext._gateway = SparkContext._jvm = None
+        with contextlib.suppress(Exception):
+            gateway.shutdown()
+        if java.stdin is not None:
+            with contextlib.suppress(OSError):
+                java.stdin.close()
+    ending = threading.Thread(target=_ended, args=(java,), name="sls-lake-java", daemon=True)
+    ending.start()
+    return ending
+
+
+def _ended(java: "subprocess.Popen[bytes] | None") -> None:
+    if java is not None:
+        try:
+            java.wait(_ENDING_S)
+        except subprocess.TimeoutExpired:
+            java.kill()
+            java.wait()

@@ -10,7 +10,6 @@ Nothing here is imported or started at load time: code servers and sensors impor
 
 import contextlib
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,7 +25,14 @@ from pipelines.landing.spark.catalog import (
     on_s3,
     tell_running_java,
 )
-from pipelines.landing.spark.java import OPTIONS_SETTING, Java, has_own_options, require_java
+from pipelines.landing.spark.java import (
+    OPTIONS_SETTING,
+    Java,
+    end_java,
+    has_own_options,
+    java_has_ended,
+    require_java,
+)
 from pipelines.landing.spark.remote import (
     DEFAULT_MASTER,
     MASTER_VARIABLE,
@@ -60,7 +66,6 @@ DAEMON = "pipelines.landing.run.worker_daemon"
 PYTHON_VARIABLE = "PYSPARK_PYTHON"
 _PYTHON_SETTINGS = ("spark.pyspark.python", "spark.pyspark.driver.python", DAEMON_SETTING)
 _APP = "sls-lake"
-_ENDING_S = 60.0
 _TRIES, _BACK_OFF_MAX_MS = 8, 2000
 
 
@@ -259,7 +264,7 @@ class Engine:
                     _forget(each)
             if context is not None and self._owns_java:
                 self._owns_java = False
-                ending = _end_java()
+                ending = end_java()
                 if wait:
                     ending.join()
 
@@ -320,8 +325,8 @@ class Engine:
     def _owns(self, spark: "type[SparkContext]") -> None:
         """What is not there before a start is ours to end, and a Java that was ours stays so. One that was
         killed is not there, also where it was killed before Spark had begun in it."""
-        if _java_has_ended():
-            _end_java()
+        if java_has_ended():
+            end_java()
         self._owns_java = self._owns_java or spark._gateway is None
         self._owns_context = spark._active_spark_context is None
 
@@ -408,19 +413,11 @@ def _has_ended(context: "SparkContext") -> bool:
     lives on. Or Java is killed, by the kernel for the machine's memory. Whoever lands again in this process
     would be told so for ever: pyspark holds the connection to that one Java.
     """
-    if context._jsc is None or _java_has_ended():
+    if context._jsc is None or java_has_ended():
         return True
     with contextlib.suppress(Exception):
         return bool(context._jsc.sc().isStopped())
     return False
-
-
-def _java_has_ended() -> bool:
-    """Whether there was a Java of this process, and is none any more."""
-    from pyspark import SparkContext
-
-    java: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
-    return java is not None and java.poll() is not None
 
 
 def _forget(spark: "SparkContext | SparkSession") -> None:
@@ -432,36 +429,6 @@ def _forget(spark: "SparkContext | SparkSession") -> None:
     for _ in range(2):
         with contextlib.suppress(Exception):
             spark.stop()
-
-
-def _end_java() -> threading.Thread:
-    """Let the Java of this process end, so that what starts next has one of its own kind.
-
-    It ends by itself when the pipe to its input closes; nobody else waits for it.
-    """
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    java: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
-    if gateway is not None and java is not None:
-        SparkContext._gateway = SparkContext._jvm = None
-        with contextlib.suppress(Exception):
-            gateway.shutdown()
-        if java.stdin is not None:
-            with contextlib.suppress(OSError):
-                java.stdin.close()
-    ending = threading.Thread(target=_ended, args=(java,), name="sls-lake-java", daemon=True)
-    ending.start()
-    return ending
-
-
-def _ended(java: "subprocess.Popen[bytes] | None") -> None:
-    if java is not None:
-        try:
-            java.wait(_ENDING_S)
-        except subprocess.TimeoutExpired:
-            java.kill()
-            java.wait()
 
 
 def serve_workers() -> None:
