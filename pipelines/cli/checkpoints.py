@@ -105,7 +105,8 @@ def checkpoints() -> None:
     "--out-of-range",
     "outside",
     type=click.Choice(OUTSIDE_POLICIES),
-    help="What becomes of a cursor that does not lie in its shard.  [default: stop; as it is, forward only]",
+    help="What becomes of a cursor that does not lie in its shard.  [default: stop; to other places than the "
+    "table, forward only, as it is]",
 )
 @click.option("--drop", is_flag=True, help="Forget shards that only the target knows.")
 @reader_option
@@ -121,7 +122,8 @@ def set_(output: Output, *, name: str | None, **options: Any) -> None:
     --forward-only no hour is landed again, and readers need not end.
 
     The group that feeds the table gets its ledger alone; forward only as its holder, and nothing is forced.
-    Any other group is refused while it is read. A store's shards are frozen until a reader begins there.
+    Any other group is refused while it is read. A store's shards are frozen until a reader begins there; the
+    ledger in its own mirror is not, and runs move it on.
     """
     logstore = resolve(name)
     with SlsClient(logstore.service) as client:
@@ -225,11 +227,16 @@ def _executed(
     if asked.group and not asked.forward_only and not made:
         its = asked.logstore.group.model_copy(update={"name": asked.group})
         return moving.moved(asked.client, its, moves) if any(move.moves for move in moves) else ()
-    return written(store, moves, forward_only=asked.forward_only, drop=asked.drop)
+    done = written(store, moves, forward_only=asked.forward_only, drop=asked.drop)
+    if asked.follows:
+        store.thaw(move.shard for move in moves if move.cursor is not None)
+    return done
 
 
 def _note(asked: CopyRequest, done: tuple[Written, ...]) -> str:
     """What a person knows after a copy that was done."""
+    if asked.follows:
+        return "it is the table's mirror: each live run moves it on from there"
     if asked.as_it_stands or not any(one.fate == "sent" for one in done):
         return ""
     if asked.group:

@@ -2,7 +2,8 @@
 
 import csv
 import io
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sls_io.checkpoints.store import Kept, Written
@@ -40,8 +41,9 @@ class CursorFile:
         rows.writerow(_COLUMNS)
         rows.writerows(sorted(cursors.items()))
         try:
-            with self._path.open("x", encoding="utf-8") as file:
+            with self._path.open("x", encoding="utf-8") as file, _gone_with_an_error(self._path):
                 file.write(text.getvalue())
+                file.flush()
         except FileExistsError:
             raise self._there() from None
         except OSError as error:
@@ -53,9 +55,6 @@ class CursorFile:
     def place(self, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
         return self.write(cursors)
 
-    def freeze(self, shards: Iterable[int]) -> None:
-        """Nothing."""
-
     def thaw(self, shards: Iterable[int]) -> None:
         """Nothing."""
 
@@ -65,6 +64,17 @@ class CursorFile:
 
     def _there(self) -> ConfigError:
         return ConfigError(f"{self._path} is there already: name a new file. Nothing was written")
+
+
+@contextmanager
+def _gone_with_an_error(path: Path) -> Iterator[None]:
+    """A file that is half written is none, and keeps nobody from writing it."""
+    try:
+        yield
+    except OSError:
+        with suppress(OSError):
+            path.unlink()
+        raise
 
 
 def imported(path: Path) -> dict[int, Cursor]:

@@ -255,8 +255,9 @@ def delete(output: Output, *, group: str, name: str | None, execute: bool) -> No
     output.say(escape(f"group {group} with {summary['checkpoints']} checkpoints"))
     if group == logstore.group.name:
         output.say(f"it is the group of {logstore.table}, whose next live run makes it again")
-    kept = ("checkpoints", "set", "--from", f"group:{group}", "--to", "csv:FILE")
-    output.say_cures(Call(kept, does="keeps what its checkpoints are"))
+    if not execute:
+        kept = ("checkpoints", "set", "--from", f"group:{group}", "--to", "csv:FILE")
+        output.say_cures(Call(kept, harmless=True, does="keeps what its checkpoints are"))
     _say_end(output, execute, "deleted")
     output.result({"executed": execute, **summary})
 

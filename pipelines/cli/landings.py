@@ -33,7 +33,7 @@ def landings() -> None:
 
 
 @landings.command("show")
-@click.argument("run", metavar="RUN", required=False)
+@click.argument("run", metavar="[RUN]", required=False)
 @click.option(
     "--state",
     "only",
@@ -79,7 +79,10 @@ def abort(lake: Lake, logstore: Logstore, client: SlsClient, run: str) -> Decisi
 
 def _show(output: Output, found: Landings, chosen: list[OneLanding]) -> None:
     documents = [x.document() for x in chosen]
-    output.records([{name: one[name] for name in _COLUMNS} for one in documents], less=("size", "windows"))
+    # Of one that was not committed nobody has counted them: its files are read where it is asked for.
+    unread = {"windows": None, "rows": None}
+    rows = [one if one["state"] == Stage.COMMITTED else one | unread for one in documents]
+    output.records([{name: one[name] for name in _COLUMNS} for one in rows], less=("size", "windows"))
     output.say(f"{len(chosen)} of {len(found.found)} landings; the time-out is {span(found.timeout_s)}")
     if found.others:
         output.say(f"{found.others} other files that no snapshot has:")

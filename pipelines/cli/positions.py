@@ -68,6 +68,11 @@ class CopyRequest:
         return group_of(self.target, self.logstore)
 
     @property
+    def follows(self) -> bool:
+        """Whether the ledger is put into the mirror that live runs move on."""
+        return self.source in TABLE and self.target == self.logstore.mirror and not self.forward_only
+
+    @property
     def as_it_stands(self) -> bool:
         """Whether a cursor outside of its shard is copied as it is, unless something else was said."""
         return self.forward_only or self.target.partition(":")[0] == "csv"
@@ -121,12 +126,15 @@ def source_of(
 def _kept_in(asked: CopyRequest, heads: Mapping[int, Head]) -> tuple[str, Positions]:
     """What a group, a file or a database keeps."""
     source, only = str(asked.source), asked.shards
+    group = group_of(source, asked.logstore)
+    if group:
+        group_info(asked.client, group)
     store = store_of(source, asked.logstore, asked.client, reader=asked.reader)
     positions = {shard: entry.cursor for shard, entry in store.read().items()}
     if heads and not only and source.partition(":")[0] == "csv":
         check_listed(positions, heads)
     begun = {shard for shard, at in positions.items() if at is not None}
-    if not group_of(source, asked.logstore) and not (begun & only if only else begun):
+    if not group and not (begun & only if only else begun):
         shards = f" of shard {', '.join(map(str, sorted(only)))}" if only else ""
         raise ConfigError(
             f"{store.name} keeps no position{shards}: nobody has begun, or it is another file, database or "

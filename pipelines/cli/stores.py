@@ -36,7 +36,6 @@ FATES: dict[Fate, str] = {
     "sent": "written",
     "ahead": "stays: it is further already",
     "frozen": "stays: frozen until a reader begins from it",
-    "thawed": "stays: only a frozen shard goes back",
     "held": "stays",
     "failed": "[red]failed[/]",
 }

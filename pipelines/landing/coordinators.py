@@ -32,14 +32,13 @@ from sls_io.coordination.server_group import ServerGroup
 from sls_io.coordination.static import Static
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.cures import Call, Do
-from sls_io.values.errors import ClaimLost, ConfigError, ServiceError, printable
+from sls_io.values.errors import NO_GROUP_CODE, ClaimLost, ConfigError, ServiceError, printable
 from sls_io.values.settings import is_group_name
 from sls_io.wire.client import GroupCheckpoint, SlsClient
 
 if TYPE_CHECKING:
     from sls_io.coordination.sql_lease import SqlLease
 
-_NO_GROUP_CODE = "ConsumerGroupNotExist"
 KEPT_IN = ("group", "file", "sql")
 """Kinds of places that keep positions."""
 GROUP_NAME = "a group's name: letters, digits, '_', '-', '.', at most 128"
@@ -97,7 +96,7 @@ def standing_if_there(logstore: Logstore, client: SlsClient, *, known_as: str = 
     try:
         return standing(logstore, client, known_as=known_as)
     except ServiceError as error:
-        if error.code == _NO_GROUP_CODE:
+        if error.code == NO_GROUP_CODE:
             return Standing({})
         raise
 
@@ -248,7 +247,7 @@ def _filled_by(logstore: Logstore, where: str, reader: str) -> str:
     if _beside_leases(logstore, reader) or not is_group_name(reader):
         return ""
     named = ("--from", f"group:{reader}", "--to", where, "--reader", reader, "--forward-only")
-    return commands.shown(Call(("checkpoints", "set", *named)), logstore.option)
+    return commands.shown(Call(("checkpoints", "set", *named), harmless=True), logstore.option)
 
 
 def _database(text: str) -> str:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sls_io.checkpoints.policy import OutsidePolicy, Place, settled
-from sls_io.checkpoints.store import CheckpointStore, Kept, Written, reset
+from sls_io.checkpoints.store import CheckpointStore, Kept, Written
 from sls_io.values.shard import Head, ancestors
 from sls_io.values.window import Cursor
 
@@ -78,7 +78,7 @@ def written(
     are frozen until a reader begins there. `drop`: the target forgets what only it knows."""
     moves = tuple(moves)
     cursors = {move.shard: move.cursor for move in moves if move.moves and move.cursor is not None}
-    done = target.write(cursors) if forward_only else reset(target, cursors)
+    done = target.write(cursors) if forward_only else target.place(cursors)
     extra = {move.shard for move in moves if move.difference == "extra"} if drop else set()
     if extra:
         target.drop(target.read().keys() - extra)

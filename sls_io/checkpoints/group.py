@@ -47,10 +47,8 @@ class GroupCheckpoints:
         return self._each(cursors, keep_further)
 
     def place(self, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
+        self._frozen |= frozenset(cursors)
         return self._each(cursors, put_back)
-
-    def freeze(self, shards: Iterable[int]) -> None:
-        self._frozen |= frozenset(shards)
 
     def thaw(self, shards: Iterable[int]) -> None:
         self._frozen -= frozenset(shards)

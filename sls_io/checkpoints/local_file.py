@@ -34,7 +34,7 @@ from sls_io.checkpoints.store import (
     keep_further,
     possible,
     put_back,
-    set_frozen,
+    thawed,
 )
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import StoreBroken, StoreError
@@ -86,13 +86,9 @@ class LocalFile:
         """All in one document. Raises StoreError where it cannot be written; the old one is still there."""
         return tuple(self._changed(lambda s: keep_further(s, cursors, self._clock.now()))) if cursors else ()
 
-    def freeze(self, shards: Iterable[int]) -> None:
-        if chosen := frozenset(shards):
-            self._changed(lambda s: set_frozen(s, chosen, frozen=True))
-
     def thaw(self, shards: Iterable[int]) -> None:
         if chosen := frozenset(shards):
-            self._changed(lambda s: set_frozen(s, chosen, frozen=False))
+            self._changed(lambda s: thawed(s, chosen))
 
     def place(self, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
         return tuple(self._changed(lambda s: put_back(s, cursors, self._clock.now()))) if cursors else ()

@@ -49,7 +49,7 @@ from sls_io.checkpoints.store import (
     keep_further,
     possible,
     put_back,
-    set_frozen,
+    thawed,
 )
 from sls_io.coordination.cells import unlike
 from sls_io.coordination.database import Database, trouble_of
@@ -125,15 +125,10 @@ class SqlTable:
     def place(self, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
         return self._each(cursors, put_back)
 
-    def freeze(self, shards: Iterable[int]) -> None:
-        if chosen := frozenset(shards):
-            with self._changing() as connection, self._turn(connection) as rows:
-                set_frozen(rows, chosen, frozen=True)
-
     def thaw(self, shards: Iterable[int]) -> None:
         if (chosen := frozenset(shards)) and self._begun():
             with self._changing() as connection, self._turn(connection) as rows:
-                set_frozen(rows, chosen, frozen=False)
+                thawed(rows, chosen)
 
     def drop(self, keep: Collection[int]) -> frozenset[int]:
         if not self._begun():

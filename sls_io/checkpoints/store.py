@@ -2,8 +2,7 @@
 
     read    what is kept, per shard     -> a shard without an entry has none; a failed read raises
     write   monotone, per shard         -> sent, ahead (kept as it was) or frozen; one failure stops no other
-    freeze  no later write moves it     -> until `thaw`; for a shard that is released or reset
-    place   the only way back           -> for frozen shards, whatever was kept
+    place   the only way back           -> whatever was kept; and frozen: no later write moves it
     thaw    writes move it again
     drop    what is not held any more   -> forgets the other shards
 
@@ -23,9 +22,9 @@ from typing import Literal, Protocol
 from sls_io.coordination.coordinator import Published
 from sls_io.values.window import Cursor
 
-Fate = Published | Literal["frozen", "thawed", "held", "failed"]
-"""What became of one shard: sent; ahead: what is kept is further, and stays; frozen: no write moves it;
-thawed: `place` asks for a frozen one; held: somebody reads it; failed, with its reason."""
+Fate = Published | Literal["frozen", "held", "failed"]
+"""What became of one shard: sent; ahead: what is kept is further, and stays; frozen: no write moves it; held:
+somebody reads it; failed, with its reason."""
 
 CURSOR_MAX = 2**63 - 2
 """The largest cursor; the next number stands for an end that nobody knows."""
@@ -71,16 +70,13 @@ class CheckpointStore(Protocol):
         """
         ...
 
-    def freeze(self, shards: Iterable[int]) -> None:
-        """From now on no `write` moves these, whoever asks; a shard that is not known yet is frozen empty."""
-        ...
-
     def thaw(self, shards: Iterable[int]) -> None:
         """Let `write` move these again."""
         ...
 
     def place(self, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
-        """Keep these, also lower ones; only of frozen shards. They stay frozen."""
+        """Keep these, also lower ones, and freeze them in the same change: from now on no `write` moves them,
+        whoever asks. Raises as `write` does; then nothing is placed and nothing frozen."""
         ...
 
     def drop(self, keep: Collection[int]) -> frozenset[int]:
@@ -109,21 +105,18 @@ def put_back(shards: dict[int, Kept], cursors: Mapping[int, Cursor], now_s: floa
     """The rule of `place`."""
     written = []
     for shard, cursor in sorted(cursors.items()):
-        kept = shards.get(shard)
         if not possible(cursor):
             written.append(impossible(shard))
-        elif kept is None or not kept.frozen:
-            written.append(Written(shard, "thawed", kept.cursor if kept else None))
         else:
             shards[shard] = Kept(cursor, now_s, frozen=True)
             written.append(Written(shard, "sent", cursor))
     return written
 
 
-def set_frozen(shards: dict[int, Kept], chosen: Iterable[int], *, frozen: bool) -> None:
-    """The rule of `freeze`, and of `thaw`: `shards` become what the store has then."""
-    for shard in chosen if frozen else shards.keys() & frozenset(chosen):
-        shards[shard] = replace(shards.get(shard, Kept(None)), frozen=frozen)
+def thawed(shards: dict[int, Kept], chosen: Iterable[int]) -> None:
+    """The rule of `thaw`: `shards` become what the store has then."""
+    for shard in shards.keys() & frozenset(chosen):
+        shards[shard] = replace(shards[shard], frozen=False)
 
 
 def forget(shards: dict[int, Kept], keep: Collection[int]) -> frozenset[int]:
@@ -163,9 +156,3 @@ def filling(command: str) -> str:
 def impossible(shard: int) -> Written:
     """The answer to a cursor that is none."""
     return Written(shard, "failed", why="not a cursor: the service's are whole numbers of 63 bits")
-
-
-def reset(store: CheckpointStore, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
-    """Put shards on these cursors, back or forth, and leave them frozen: the next reader thaws them."""
-    store.freeze(cursors)
-    return store.place(cursors)

@@ -37,6 +37,7 @@ _SERVICE_TEXT_CHARS_MAX = 200
 
 NO_PROJECT_CODES = frozenset({"ProjectNotExist", "ProjectNotExists"})
 NO_LOGSTORE_CODE = "LogStoreNotExist"
+NO_GROUP_CODE = "ConsumerGroupNotExist"
 GONE_CODES = NO_PROJECT_CODES | {NO_LOGSTORE_CODE}
 """What the service answers about a logstore that is not there."""
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from aliyun.log.logexception import LogException
 
 from sls_io.values.errors import (
+    NO_GROUP_CODE,
     NO_LOGSTORE_CODE,
     NO_PROJECT_CODES,
     CursorExpired,
@@ -234,8 +235,8 @@ class Refusal(NamedTuple):
             return f"Check service.project ({project}) and service.endpoint ({service.endpoint})"
         if code == NO_LOGSTORE_CODE:
             return f"Check service.logstore ({service.logstore}) and service.project ({project})"
-        if code == "ConsumerGroupNotExist":
-            return "A live run makes its logstore's own group"
+        if code == NO_GROUP_CODE:
+            return "A live run makes its logstore's own group, and no other"
         if code in SKEWED:
             return "Set this machine's clock"
         if 300 <= self.answer.status < 400:

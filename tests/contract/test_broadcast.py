@@ -7,7 +7,6 @@ import pytest
 
 from sls_io import Broadcast, CheckpointOutside, ConfigError, Cursor, LocalFile, StoreBroken, StoreError
 from sls_io.checkpoints.policy import OutsidePolicy
-from sls_io.checkpoints.store import reset
 from sls_io.emulator import Emulator
 from tests.contract.opened import HOUR0_S, LOGSTORE, PROJECT, Place, opened
 from tests.worlds.held_rows import group, numbers
@@ -122,7 +121,7 @@ def test_a_reset_while_a_block_reads_is_told_and_the_next_one_goes_on_from_there
             (rows,) = mine.rows(0)
             assert rows.next is not None
             begin = place.logs.client.cursor_at(0, "begin")
-            reset(LocalFile(path, of=origin, reader="audit"), {0: begin})
+            LocalFile(path, of=origin, reader="audit").place({0: begin})
             with pytest.raises(StoreError, match="begin a new block"):
                 mine.checkpoint(0, rows.next)
         assert drain(place, "audit", lambda reader: path)[0] == [1]

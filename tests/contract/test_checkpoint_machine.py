@@ -74,20 +74,9 @@ class Machine(RuleBasedStateMachine):
 
     @rule(process=PROCESSES, batch=BATCH)
     def place(self, process: int, batch: dict[int, Cursor]) -> None:
-        expected = {}
-        for shard, cursor in batch.items():
-            frozen = self.model.get(shard, (None, False))[1]
-            expected[shard] = "sent" if frozen else "thawed"
-            if frozen:
-                self.model[shard] = cursor, True
+        self.model |= {shard: (cursor, True) for shard, cursor in batch.items()}
         written = self.stores[process].place(batch)
-        assert {one.shard: one.fate for one in written} == expected
-
-    @rule(process=PROCESSES, shards=SOME)
-    def freeze(self, process: int, shards: frozenset[int]) -> None:
-        self.stores[process].freeze(shards)
-        for shard in shards:
-            self.model[shard] = self.model.get(shard, (None, False))[0], True
+        assert {one.shard: one.fate for one in written} == dict.fromkeys(batch, "sent")
 
     @rule(process=PROCESSES, shards=SOME)
     def thaw(self, process: int, shards: frozenset[int]) -> None:

@@ -15,7 +15,7 @@ from sls_io.checkpoints.local_file import LocalFile
 from sls_io.checkpoints.policy import begin
 from sls_io.checkpoints.sql_guard import CHECKPOINTS, READERS
 from sls_io.checkpoints.sql_table import SqlTable
-from sls_io.checkpoints.store import CURSOR_MAX, CheckpointStore, reset
+from sls_io.checkpoints.store import CURSOR_MAX, CheckpointStore
 from sls_io.emulator import Emulator, start
 from sls_io.values.errors import (
     CheckpointOutside,
@@ -202,7 +202,6 @@ def test_one_shard_that_fails_stops_no_other(kind: Kind, place: Place) -> None:
 def test_nothing_to_write_is_nothing(kind: Kind, place: Place) -> None:
     store = place.open()
     assert store.write({}) == () and store.place({}) == ()
-    store.freeze(())
     store.thaw(())
     assert cursors(store) == {}
 
@@ -211,11 +210,11 @@ def test_nothing_to_write_is_nothing(kind: Kind, place: Place) -> None:
 def test_a_frozen_shard_is_moved_by_no_write_until_it_is_thawed(kind: Kind, place: Place) -> None:
     store = place.open()
     store.write(at(s0=10, s1=10))
-    store.freeze([0, 2])
+    assert fates(store.place(at(s0=10, s2=0))) == {0: "sent", 2: "sent"}
     (first, second, third) = store.write(at(s0=11, s1=11, s2=1))
     assert [one.fate for one in (first, second, third)] == ["frozen", "sent", "frozen"]
     assert first.kept == 10
-    assert cursors(store) == {0: 10, 1: 11}
+    assert cursors(store) == {0: 10, 1: 11, 2: 0}
     assert store.read()[0].frozen and store.read()[2].frozen and not store.read()[1].frozen
     store.thaw([0, 2, 3])
     assert fates(store.write(at(s0=11, s2=1))) == {0: "sent", 2: "sent"}
@@ -226,28 +225,27 @@ def test_a_frozen_shard_is_moved_by_no_write_until_it_is_thawed(kind: Kind, plac
 def test_a_freeze_holds_for_every_process(kind: Kind, place: Place) -> None:
     reader, person = place.open(), place.open()
     reader.write(at(s0=100))
-    assert fates(reset(person, at(s0=50))) == {0: "sent"}
+    assert fates(person.place(at(s0=50))) == {0: "sent"}
     assert fates(reader.write(at(s0=101))) == {0: "frozen"}
     assert cursors(place.open()) == {0: 50}
 
 
 @every
-def test_only_a_frozen_shard_goes_back(kind: Kind, place: Place) -> None:
+def test_what_goes_back_is_frozen_in_the_same_change(kind: Kind, place: Place) -> None:
     store = place.open()
     store.write(at(s0=100, s1=100))
-    assert fates(store.place(at(s0=5))) == {0: "thawed"}
-    store.freeze([0, 2])
-    assert fates(store.place(at(s0=5, s1=5, s2=5))) == {0: "sent", 1: "thawed", 2: "sent"}
+    assert fates(store.place(at(s0=5, s2=5))) == {0: "sent", 2: "sent"}
     assert cursors(store) == {0: 5, 1: 100, 2: 5}
-    assert store.read()[0].frozen
+    assert [store.read()[shard].frozen for shard in (0, 1, 2)] == [True, False, True]
     assert fates(store.place({0: Cursor(CURSOR_MAX + 1)})) == {0: "failed"}
+    assert cursors(store)[0] == 5
 
 
 @every
 def test_the_reader_after_a_reset_begins_there_and_writes_again(kind: Kind, place: Place) -> None:
     store = place.open()
     store.write(at(s0=100, s1=7))
-    reset(store, at(s0=50))
+    store.place(at(s0=50))
     again = place.open() if kind.lasting else store
     (head,) = heads(0)
     starts = begin(again, {0: head})
@@ -258,7 +256,7 @@ def test_the_reader_after_a_reset_begins_there_and_writes_again(kind: Kind, plac
 @every
 def test_a_checkpoint_out_of_its_shard_stops_and_thaws_nothing(kind: Kind, place: Place) -> None:
     store = place.open()
-    reset(store, at(s0=5))
+    store.place(at(s0=5))
     (head,) = heads(0)
     with pytest.raises(CheckpointOutside, match="retention took"):
         begin(store, {0: head})
@@ -396,7 +394,7 @@ def test_logstores_keep_their_positions_apart(kind: Kind, place: Place) -> None:
 
 def stops(store: CheckpointStore, *, says: str) -> None:
     """Every word of the store that could begin anew stops, and names what and the cure."""
-    for act in (store.read, lambda: store.write(at(s0=6)), lambda: store.freeze([0])):
+    for act in (store.read, lambda: store.write(at(s0=6)), lambda: store.place(at(s0=1))):
         with pytest.raises(StoreBroken, match=says) as caught:
             act()
         assert store.name in str(caught.value) and "Restore the database" in str(caught.value)
@@ -466,8 +464,8 @@ def test_who_reads_while_another_writes_sees_one_moment(kind: Kind, place: Place
         store = place.open()
         for cursor in range(1, 40):
             store.write({shard: Cursor(cursor) for shard in (0, 1)})
-            store.freeze([0])
-            store.thaw([0])
+            store.place({shard: Cursor(cursor) for shard in (0, 1)})
+            store.thaw([0, 1])
 
     with ThreadPoolExecutor(1) as pool:
         writing, seen = pool.submit(write), []
@@ -549,7 +547,6 @@ def test_a_shard_that_somebody_reads_is_left_to_it(kind: Kind, place: Place) -> 
     assert held == {0, 1, 2, 3}
     (said,) = store.write(at(s0=5))
     assert said.fate == "held" and "'consumer' reads it" in said.why
-    store.freeze([0])
     assert fates(store.place(at(s0=5))) == {0: "held"}
     own = GroupCheckpoints(place.client, "dev", forced=True, own="consumer")
     assert fates(own.write(at(s0=5))) == {0: "sent"}

@@ -14,11 +14,12 @@ from pipelines.landing.ledger.mirror import Mirrored, mirrored, standing
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import CheckpointOutcome
+from pipelines.landing.table import commands
 from pipelines.landing.watch.health import Finding, Kind, Level, findings
 from pipelines.landing.watch.vitals import vitals
-from sls_io.checkpoints.store import reset
+from sls_io.values.cures import Call
 from sls_io.values.settings import Group
-from sls_io.values.window import HOUR_S, Cursor
+from sls_io.values.window import Cursor
 from tests.contract import vendor_consumer
 from tests.contract.teller import Teller
 from tests.faults.judge import assert_whole, pass_by
@@ -112,28 +113,72 @@ def test_a_label_that_was_put_right_changes_nothing_for_the_mirror(
     assert {one["shard"]: one["checkpoint"] for one in shown["places"][0]["shards"]} == frontiers
 
 
-def test_what_is_further_or_was_put_there_by_a_person_stays_and_is_told_after_an_hour(
-    world: World, tmp_path: Path
+@pytest.mark.parametrize("place", PLACES[:2], ids=["file", "database"])
+def test_what_is_further_or_was_put_there_by_a_person_stays_and_is_told_until_the_cure_is_run(
+    world: World, command: Command, tmp_path: Path, place: str
 ) -> None:
-    with_mirror(world, f"file:{tmp_path}/positions.json")
+    with_mirror(world, where := place.format(folder=tmp_path))
+    (tmp_path / "defs.yaml").write_text(f"{settings(world)}  mirror: {where}\n")
     landed(world, 20)
     before = frontiers(world)
     with world.client as client:
         store = kept_in(world.logstore.mirror, world.logstore, client)
-        reset(store, {0: before[0]})
+        store.place({0: before[0]})
         store.write({1: Cursor(before[1] + 1000)})
-    for waited_s, level in ((600, Level.OK), (HOUR_S, Level.WARN)):
-        world.put(20)
-        world.emulator.admin.advance(waited_s)
-        pass_by(world)
-        done = landed(world, 20)
-        assert (done.behind, done.trouble) == (1, "") and done.lag_s >= waited_s - 60
-        assert positions(world.logstore, world) == {0: before[0], 1: before[1] + 1000}
-        found = finding(world)
-        assert found.level is level and found.numbers["shards behind"] == 1
-        assert found.numbers["mirror lag s"] == done.lag_s
-    assert "of 2 shards are where the table is; by 1." in found.text
+    world.put(20)
+    world.emulator.admin.advance(600)
+    pass_by(world)
+    done = landed(world, 20)
+    assert (done.behind, done.ahead, done.frozen, done.moved) == (1, 1, 1, 0) and done.lag_s >= 540
+    assert done.trouble == "shard 0: a person put it elsewhere, and no run moves it on"
+    assert positions(world.logstore, world) == {0: before[0], 1: before[1] + 1000}
+    found = finding(world)
+    assert found.level is Level.WARN and found.numbers["mirror lag s"] == done.lag_s
+    assert (found.numbers["shards behind"], found.numbers["shards ahead"]) == (1, 1)
     assert world.checkpoints() == frontiers(world)
+
+    (cure,) = found.cures
+    assert isinstance(cure, Call) and not cure.harmless
+    assert command(*cure.words)["code"] == 0 and positions(world.logstore, world)[0] == before[0]
+    said = command(*cure.words, "--execute", json=False)
+    assert said["code"] == 0 and "each live run moves it on from there" in said["text"]
+
+    assert positions(world.logstore, world) == frontiers(world)
+    world.put(20)
+    world.emulator.admin.advance(60)
+    assert landed(world, 20).moved == 2 and positions(world.logstore, world) == frontiers(world)
+    assert finding(world).level is Level.OK
+
+
+def test_a_mirror_that_is_further_than_the_table_alone_is_told(world: World, tmp_path: Path) -> None:
+    with_mirror(world, f"file:{tmp_path}/positions.json")
+    landed(world, 20)
+    with world.client as client:
+        store = kept_in(world.logstore.mirror, world.logstore, client)
+        store.write({1: Cursor(frontiers(world)[1] + 1000)})
+
+    found = finding(world)
+
+    assert found.level is Level.WARN and found.cures == (commands.put_into(world.logstore.mirror),)
+    assert "1 of 2 shards are where the table is; 1 further: who begins there skips logs" in found.text
+
+
+def test_a_group_that_was_deleted_is_made_again_by_what_is_printed(
+    world: World, command: Command, tmp_path: Path
+) -> None:
+    with_mirror(world, PLACES[2])
+    (tmp_path / "defs.yaml").write_text(f"{settings(world)}  mirror: {PLACES[2]}\n")
+    landed(world, 20)
+    name = PLACES[2].partition(":")[2]
+    assert command("groups", "delete", name, "--execute")["code"] == 0
+
+    found = finding(world)
+
+    assert found.level is Level.WARN and found.cures == (commands.made_group(name),)
+    assert command(*commands.made_group(name).words, "--execute")["code"] == 0
+    world.put(20)
+    world.emulator.admin.advance(60)
+    assert landed(world, 20).moved == 2 and positions(world.logstore, world) == frontiers(world)
 
 
 def test_a_mirror_that_cannot_be_written_costs_no_landing_and_is_a_finding(

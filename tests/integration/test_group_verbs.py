@@ -86,6 +86,9 @@ def test_a_copy_to_a_group_that_is_not_there_makes_it_as_the_logstores_own_and_a
     refused = command(*copy_to("group:fersh", REPORT, "--forward-only"), "--execute")
     assert refused["code"] == EXIT_USAGE and "no consumer group 'fersh'" in refused["error"]
     assert "sls-lake groups set fersh" in refused["error"]
+    refused = command(*copy_to(REPORT, "group:fersh"))
+    assert refused["code"] == EXIT_USAGE and "no consumer group 'fersh'" in refused["error"]
+    assert "'fresh'" not in refused["error"] and "fresh" in refused["error"], "the ones that are there"
 
     for words in (copy_to(REPORT, "earliest"), ("checkpoints", "show", REPORT)):
         refused = command(*words, "--reader", "x")

@@ -22,6 +22,8 @@ MADE = {
     "expire": commands.expire(3),
     "moved": commands.moved("orders"),
     "copied_to": commands.copied_to("file:/lake/positions.json"),
+    "put_into": commands.put_into("file:/lake/positions.json"),
+    "made_group": commands.made_group("audit"),
     "resume": commands.resume([0, 3]),
     "retype": commands.retype("n"),
     "of_hours": commands.of_hours(commands.REPLACE, "--from 2026-09-21-13:00 --to 2026-09-21-14:00"),

@@ -116,7 +116,12 @@ def proof(**shard: Any) -> Proof:
         (
             {"mirror": Mirrored("file /m", 2, 0, 1, 3601.0, 5)},
             WARN,
-            "1 of 2 shards are where the table is; by",
+            "1 of 2 shards are where the table is; 1 behind, by",
+        ),
+        (
+            {"mirror": Mirrored("file /m", 3, ahead=2)},
+            WARN,
+            "1 of 3 shards are where the table is; 2 further: who begins there skips logs",
         ),
         ({"mirror": Mirrored("file /m", trouble="it is full")}, WARN, "the mirror, file /m: it is full"),
     ],

@@ -4,6 +4,10 @@ The table is the truth, and its group follows it. A mirror is for other readers,
 when its group is lost, or nobody reaches the catalog. After its checkpoints each live run copies what the
 ledger says by then of every shard that the service lists, forwards only (`sls_io/checkpoints/copying.py`).
 
+Where the table goes back, by a rollback or a decision, the mirror is ahead of it: a reader that begins there
+would skip what lands again. No run takes it back, since somebody may read there; that is said, with the
+command that does. So is a shard that a person put elsewhere, which stays until the ledger is put there again.
+
 A mirror never costs a landing anything. It is written when the shards have been let go of, waited for only so
 long, and what goes wrong is told. The next run copies again, whether it lands something or not.
 
@@ -14,9 +18,12 @@ Worked example: the table has reached 10:00 in shards 0 and 1. The mirror is at 
 in shard 1 at a log of 08:30: one shard is behind, by 5,400 s; at 2,000 raw bytes a second about 10.8 MB.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from pyiceberg.table import Table
 
 from pipelines.landing.coordinators import kept_in
 from pipelines.landing.ledger.left import rates_of
@@ -29,7 +36,7 @@ from sls_io.checkpoints.store import Fate, Written
 from sls_io.values.claim import CURSOR_UNKNOWN, Ledger
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.deadline import NoAnswer, answered
-from sls_io.values.errors import ShardGone, SlsError
+from sls_io.values.errors import NO_GROUP_CODE, ServiceError, ShardGone, SlsError
 from sls_io.values.window import Cursor
 from sls_io.wire.client import SlsClient
 
@@ -48,6 +55,9 @@ class Mirrored:
     lag_s      by how many receive seconds the worst of these is behind
     raw_bytes  how much all of them are behind together, about; None where nobody can tell
     trouble    why it could not be written or read, "" for no reason
+    ahead      how many shards the mirror has further than the table
+    frozen     how many shards a person put elsewhere: no run moves them
+    no_group   whether the trouble is that the consumer group is not there
     """
 
     place: str
@@ -57,13 +67,18 @@ class Mirrored:
     lag_s: float = 0.0
     raw_bytes: int | None = 0
     trouble: str = ""
+    ahead: int = 0
+    frozen: int = 0
+    no_group: bool = False
 
     def __str__(self) -> str:
         if self.trouble:
             return f"{self.place}: {self.trouble}"
         if not self.shards:
             return f"{self.place}: nothing has landed yet"
-        return f"{self.place}: {self.shards - self.behind} of {self.shards} shards are where the table is"
+        there = self.shards - self.behind - self.ahead
+        further = f"; {self.ahead} further: who begins there skips logs" if self.ahead else ""
+        return f"{self.place}: {there} of {self.shards} shards are where the table is{further}"
 
 
 def mirrored(
@@ -91,33 +106,37 @@ def standing(logstore: Logstore, lake: Lake, client: SlsClient, *, write: bool =
 
     Raises LedgerBroken and ConfigError for a table that cannot be trusted, TransportError and ServiceError.
     """
-    table = find_table(lake, logstore, client)
-    if table is None:
+    landed = _landed(logstore, lake, client)
+    if landed is None or not landed.frontiers:
         return Mirrored(logstore.mirror)
-    state = read_state(table)
-    origin = check_origin(state, client.origin(), logstore.table).id
-    ledger = state.ledger(origin)
-    frontiers, done = _frontiers(ledger, client), dict[int, Written]()
-    if not frontiers:
-        return Mirrored(logstore.mirror)
+    frontiers, ledger, done = landed.frontiers, landed.ledger, dict[int, Written]()
     try:
-        store = kept_in(logstore.mirror, logstore, client, written=write, known_as=origin)
+        store = kept_in(logstore.mirror, logstore, client, written=write, known_as=landed.origin)
         moves = copy(frontiers, store.read(), {}, forward_only=True, shards=frontiers)
         if write:
             done = {one.shard: one for one in written(store, moves, forward_only=True)}
     except SlsError as error:
-        return Mirrored(logstore.mirror, trouble=str(error))
+        no_group = isinstance(error, ServiceError) and error.code == NO_GROUP_CODE
+        return Mirrored(logstore.mirror, trouble=str(error), no_group=no_group)
     sent = [shard for shard, one in done.items() if one.fate == "sent"]
-    late = [m for m in moves if m.difference in ("behind", "frozen") and m.shard not in sent]
+    frozen = [move.shard for move in moves if move.difference == "frozen"]
+    ahead = _ahead(moves, frontiers)
+    # A run that landed since the look has its mirror further: only what the table has by now can tell.
+    now = _landed(logstore, lake, client) if ahead else None
+    ahead = _ahead(moves, now.frontiers) if now is not None else ahead
+    late = [m for m in moves if m.difference in ("behind", "frozen") and m.shard not in {*sent, *ahead}]
     seconds = {move.shard: _behind_s(ledger, client, move) for move in late}
-    refused = [f"shard {s}: {one.why or _WHY[one.fate]}" for s, one in done.items() if one.fate in _WHY]
+    refused = [f"shard {shard}: {_WHY['frozen']}" for shard in frozen]
+    refused += [f"shard {s}: {one.why or _WHY[one.fate]}" for s, one in done.items() if one.fate in _WHY]
     return Mirrored(
         store.name,
         shards=len(moves),
         moved=len(sent),
         behind=len(late),
+        ahead=len(ahead),
+        frozen=len(frozen),
         lag_s=max(seconds.values(), default=0.0),
-        raw_bytes=_bytes(rates_of(table, ledger), seconds) if late else 0,
+        raw_bytes=_bytes(rates_of(landed.table, ledger), seconds) if late else 0,
         trouble="; ".join(refused[:_SAID_MAX]),
     )
 
@@ -125,9 +144,38 @@ def standing(logstore: Logstore, lake: Lake, client: SlsClient, *, write: bool =
 _WHY: Mapping[Fate, str] = {
     "failed": "it could not be written",
     "held": "somebody reads there",
-    "frozen": "a person put it there, and no reader has begun",
+    "frozen": "a person put it elsewhere, and no run moves it on",
 }
 _SAID_MAX = 3
+
+
+class _Landed(NamedTuple):
+    """A table's ledger of this logstore, and the frontiers of the listed shards."""
+
+    table: Table
+    origin: str
+    ledger: Ledger
+    frontiers: Mapping[int, Cursor]
+
+
+def _landed(logstore: Logstore, lake: Lake, client: SlsClient) -> _Landed | None:
+    """What the table has now; None where there is no table. Raises as `standing`."""
+    table = find_table(lake, logstore, client)
+    if table is None:
+        return None
+    state = read_state(table)
+    origin = check_origin(state, client.origin(), logstore.table).id
+    ledger = state.ledger(origin)
+    return _Landed(table, origin, ledger, _frontiers(ledger, client))
+
+
+def _ahead(moves: Iterable[Move], frontiers: Mapping[int, Cursor]) -> list[int]:
+    """Shards that the mirror has further; of a shard that is not listed any more nobody can tell."""
+    return [
+        move.shard
+        for move in moves
+        if move.checkpoint is not None and move.checkpoint > frontiers.get(move.shard, CURSOR_UNKNOWN)
+    ]
 
 
 def _frontiers(ledger: Ledger, client: SlsClient) -> dict[int, Cursor]:

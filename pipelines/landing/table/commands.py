@@ -61,6 +61,17 @@ def copied_to(where: str) -> Call:
     return Call(words, harmless=True, does="copies now")
 
 
+def put_into(where: str) -> Call:
+    """That mirror is where the ledger is, back or forth, and runs move it on from there."""
+    words = ("checkpoints", "set", "--from", "ledger", "--to", where)
+    return Call(words, does="puts it where the table is")
+
+
+def made_group(name: str) -> Call:
+    """A consumer group is made, with the settings that `groups set` has."""
+    return Call(("groups", "set", name), harmless=True, does="makes the group")
+
+
 def resume(shards: Iterable[int]) -> Call:
     """Shards that somebody paused land again."""
     return Call(("shards", "resume", *map(str, shards)), harmless=True)

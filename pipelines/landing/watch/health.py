@@ -367,16 +367,24 @@ def _wear(found: Wear, logstore: Logstore) -> Finding:
 def _mirror(found: Mirrored, logstore: Logstore) -> Finding:
     """No error at any lag: the table is the truth, and the next run copies again."""
     late = found.lag_s > _MIRROR_LATE_S
-    level = Level.WARN if late or found.trouble else Level.OK
+    level = Level.WARN if late or found.trouble or found.ahead else Level.OK
     numbers: dict[str, float | str] = {}
     if found.shards:
         numbers = {"mirror lag s": found.lag_s, "shards behind": found.behind}
+        numbers |= {"shards ahead": found.ahead} if found.ahead else {}
         numbers |= {} if found.raw_bytes is None else {"mirror behind MB": found.raw_bytes / MB}
     said = f"the mirror, {found}"
     if found.behind and not found.trouble:
-        said += f"; by {days(found.lag_s)} at most"
-    cures = (commands.copied_to(logstore.mirror),) if level is not Level.OK else ()
+        said += f"; {found.behind} behind, by {days(found.lag_s)} at most"
+    cures = (_of_mirror(found, logstore.mirror),) if level is not Level.OK else ()
     return Finding(Kind.MIRROR, level, said, numbers, cures=cures)
+
+
+def _of_mirror(found: Mirrored, where: str) -> Cure:
+    """What lets the mirror follow again: a copy that goes forward moves nothing that is further or frozen."""
+    if found.no_group:
+        return commands.made_group(where.partition(":")[2])
+    return commands.put_into(where) if found.ahead or found.frozen else commands.copied_to(where)
 
 
 _MIRROR_LATE_S = HOUR_S

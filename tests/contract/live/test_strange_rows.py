@@ -78,7 +78,6 @@ def verbs(leases: SqlLease, store: SqlTable) -> tuple[Callable[[], object], ...]
         leases.release,
         store.read,
         lambda: store.write({0: Cursor(KEPT + 1)}),
-        lambda: store.freeze([0]),
         lambda: store.place({0: Cursor(1)}),
         lambda: store.thaw([0]),
         lambda: store.drop([0]),
