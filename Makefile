@@ -135,7 +135,7 @@ $(BACKENDS): tests/backends/jars.py pipelines/landing/spark/jars.py | $(INSTALLE
 # Each worker of pytest loads all tests. Compiled once before, they are not compiled by all workers at once.
 $(COLLECTED): $(shell find tests -name '*.py') | $(INSTALLED)
 	@mkdir -p $(@D)
-	@$(BIN)/python -m pytest --collect-only -qq > $@.log || { cat $@.log; exit 1; }
+	@$(BIN)/python -m pytest --collect-only -qq > $@.log 2>&1 || { cat $@.log; exit 1; }
 	@touch $@
 
 .PHONY: java

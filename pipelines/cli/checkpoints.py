@@ -235,7 +235,7 @@ def _executed(
 
 def _note(asked: CopyRequest, done: tuple[Written, ...]) -> str:
     """What a person knows after a copy that was done."""
-    if asked.follows:
+    if asked.follows and not asked.group:
         return "it is the table's mirror: each live run moves it on from there"
     if asked.as_it_stands or not any(one.fate == "sent" for one in done):
         return ""

@@ -148,7 +148,7 @@ _FOR_VENDOR: Mapping[type[ServiceError], type[ServiceError]] = {
 }
 
 
-class Refusal(NamedTuple):
+class ErrorAnswer(NamedTuple):
     """An answer that is no usable 200, with the service's code and text, or a code of ours where it has none
     that can be read."""
 
@@ -157,7 +157,7 @@ class Refusal(NamedTuple):
     text: str
 
     @classmethod
-    def read(cls, answer: Answer) -> "Refusal":
+    def read(cls, answer: Answer) -> "ErrorAnswer":
         """What an answer with another status says."""
         if 300 <= answer.status < 400:
             return cls(answer, "Redirect", "the service pointed elsewhere")

@@ -48,7 +48,7 @@ from sls_io.wire.credentials import resolve
 from sls_io.wire.http import Answer, Lost, Wire
 from sls_io.wire.json_body import NOT_JSON, parse_json
 from sls_io.wire.keys import Keys
-from sls_io.wire.refusal import SKEWED, Refusal
+from sls_io.wire.refusal import SKEWED, ErrorAnswer
 from sls_io.wire.retries import AT_ONCE, SOON, RetryRule, rule_for
 from sls_io.wire.signature import SignatureV1, SignatureV4
 
@@ -246,7 +246,7 @@ class Transport(LogClient):
             return answer.body, answer.headers
         parsed = parse_json(answer.body)
         if parsed is NOT_JSON:
-            raise self._error(call, Refusal(answer, "BadResponse", "a success that is not JSON"), None)
+            raise self._error(call, ErrorAnswer(answer, "BadResponse", "a success that is not JSON"), None)
         return parsed, answer.headers
 
     def _now(self) -> float:
@@ -284,7 +284,7 @@ class Transport(LogClient):
             else:
                 if answer.status == 200:
                     return answer
-                refusal = Refusal.read(answer)
+                refusal = ErrorAnswer.read(answer)
                 rule = self._corrected(refusal, used, used_skew_s) or rule_for(answer.status, refusal.code)
                 if rule is SOON and not call.repeatable:
                     raise _undecided(call, refusal)
@@ -314,7 +314,7 @@ class Transport(LogClient):
             self._shared.retries[failed.code] += 1
         self._clock.sleep(wait)
 
-    def _corrected(self, refusal: Refusal, used: Keys, used_skew_s: float) -> RetryRule | None:
+    def _corrected(self, refusal: ErrorAnswer, used: Keys, used_skew_s: float) -> RetryRule | None:
         """Whether we can do better at once: with the service's own clock, or with fresh keys.
 
         Story: a laptop wakes up an hour behind. Its first call is refused as too skewed, with the service's
@@ -419,7 +419,7 @@ class Transport(LogClient):
             return
         self._shared.service_date = (at, self._clock.monotonic())
 
-    def _error(self, call: _Call, refusal: Refusal, rule: RetryRule | None) -> SlsError:
+    def _error(self, call: _Call, refusal: ErrorAnswer, rule: RetryRule | None) -> SlsError:
         return refusal.error(
             self.service,
             call.project,
@@ -438,7 +438,7 @@ def _unanswered(call: _Call, lost: Lost) -> _FailedTry:
     return _FailedTry(ConnectFailed(text), "ConnectFailed", rule)
 
 
-def _undecided(call: _Call, refusal: Refusal) -> TransportError:
+def _undecided(call: _Call, refusal: ErrorAnswer) -> TransportError:
     """The error for an answer that may come from in front of the service, or from the middle of its work."""
     status, request_id = refusal.answer.status, refusal.request_id or "-"
     return TransportError(f"{call}: {refusal.code} (HTTP {status}, request {request_id}){_DOUBT}")

@@ -221,6 +221,16 @@ def test_a_group_that_is_read_keeps_its_place_and_the_rest_is_copied(world: Worl
     assert landed(world, 0).moved == 2
     assert positions(world.logstore, world) == frontiers(world)
 
+    world.put(20)
+    with world.client as client:
+        client.heartbeat(COPY, "somebody", ())
+        held = client.heartbeat(COPY, "somebody", ())
+        for shard in client.shards():
+            if shard.id in held:
+                client.save_checkpoint(COPY, "somebody", shard.id, client.head(shard).end)
+        assert any((at or 0) > frontiers(world)[shard] for shard, at in world.checkpoints(COPY).items())
+        assert standing(world.logstore, world.lake, client).ahead == 0, "it has read what it is further by"
+
 
 def test_a_mirror_that_does_not_answer_is_waited_for_only_so_long(world: World, tmp_path: Path) -> None:
     with_mirror(world, f"file:{tmp_path}/positions.json")

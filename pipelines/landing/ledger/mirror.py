@@ -32,7 +32,7 @@ from pipelines.landing.ledger.state import read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from sls_io.checkpoints.copying import Move, copy, written
-from sls_io.checkpoints.store import Fate, Written
+from sls_io.checkpoints.store import Fate, Kept, Written
 from sls_io.values.claim import CURSOR_UNKNOWN, Ledger
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.deadline import NoAnswer, answered
@@ -109,35 +109,54 @@ def standing(logstore: Logstore, lake: Lake, client: SlsClient, *, write: bool =
     landed = _landed(logstore, lake, client)
     if landed is None or not landed.frontiers:
         return Mirrored(logstore.mirror)
-    frontiers, ledger, done = landed.frontiers, landed.ledger, dict[int, Written]()
+    done = dict[int, Written]()
     try:
         store = kept_in(logstore.mirror, logstore, client, written=write, known_as=landed.origin)
-        moves = copy(frontiers, store.read(), {}, forward_only=True, shards=frontiers)
+        kept = store.read()
+        moves = copy(landed.frontiers, kept, {}, forward_only=True, shards=landed.frontiers)
         if write:
             done = {one.shard: one for one in written(store, moves, forward_only=True)}
     except SlsError as error:
         no_group = isinstance(error, ServiceError) and error.code == NO_GROUP_CODE
         return Mirrored(logstore.mirror, trouble=str(error), no_group=no_group)
-    sent = [shard for shard, one in done.items() if one.fate == "sent"]
-    frozen = [move.shard for move in moves if move.difference == "frozen"]
-    ahead = _ahead(moves, frontiers)
+    ahead = _ahead(moves, kept, landed.frontiers)
     # A run that landed since the look has its mirror further: only what the table has by now can tell.
     now = _landed(logstore, lake, client) if ahead else None
-    ahead = _ahead(moves, now.frontiers) if now is not None else ahead
-    late = [m for m in moves if m.difference in ("behind", "frozen") and m.shard not in {*sent, *ahead}]
-    seconds = {move.shard: _behind_s(ledger, client, move) for move in late}
-    refused = [f"shard {shard}: {_WHY['frozen']}" for shard in frozen]
-    refused += [f"shard {s}: {one.why or _WHY[one.fate]}" for s, one in done.items() if one.fate in _WHY]
+    ahead = _ahead(moves, kept, now.frontiers) if now is not None else ahead
+    sent = {shard for shard, one in done.items() if one.fate == "sent"}
+    late = [m for m in moves if m.difference in ("behind", "frozen") and m.shard not in sent | ahead]
+    seconds = {move.shard: _behind_s(landed.ledger, client, move) for move in late}
     return Mirrored(
         store.name,
         shards=len(moves),
         moved=len(sent),
         behind=len(late),
-        ahead=len(ahead),
-        frozen=len(frozen),
         lag_s=max(seconds.values(), default=0.0),
-        raw_bytes=_bytes(rates_of(landed.table, ledger), seconds) if late else 0,
-        trouble="; ".join(refused[:_SAID_MAX]),
+        raw_bytes=_bytes(rates_of(landed.table, landed.ledger), seconds) if late else 0,
+        trouble="; ".join(_troubles(moves, done)[:_SAID_MAX]),
+        ahead=len(ahead),
+        frozen=sum(move.difference == "frozen" for move in moves),
+    )
+
+
+def _troubles(moves: Iterable[Move], done: Mapping[int, Written]) -> list[str]:
+    """Why shards are not where the table is, a line each."""
+    frozen = {move.shard: _WHY["frozen"] for move in moves if move.difference == "frozen"}
+    refused = {s: one.why or _WHY[one.fate] for s, one in done.items() if one.fate in _WHY}
+    return [f"shard {shard}: {why}" for shard, why in (frozen | refused).items()]
+
+
+def _ahead(
+    moves: Iterable[Move], kept: Mapping[int, Kept], frontiers: Mapping[int, Cursor]
+) -> frozenset[int]:
+    """Shards that the mirror has further. Who reads there now is further by what it has read: no trouble of
+    the mirror. Of a shard that is not listed any more nobody can tell."""
+    return frozenset(
+        shard
+        for shard in (move.shard for move in moves)
+        if shard in kept
+        and not kept[shard].holder
+        and (kept[shard].cursor or 0) > frontiers.get(shard, CURSOR_UNKNOWN)
     )
 
 
@@ -167,15 +186,6 @@ def _landed(logstore: Logstore, lake: Lake, client: SlsClient) -> _Landed | None
     origin = check_origin(state, client.origin(), logstore.table).id
     ledger = state.ledger(origin)
     return _Landed(table, origin, ledger, _frontiers(ledger, client))
-
-
-def _ahead(moves: Iterable[Move], frontiers: Mapping[int, Cursor]) -> list[int]:
-    """Shards that the mirror has further; of a shard that is not listed any more nobody can tell."""
-    return [
-        move.shard
-        for move in moves
-        if move.checkpoint is not None and move.checkpoint > frontiers.get(move.shard, CURSOR_UNKNOWN)
-    ]
 
 
 def _frontiers(ledger: Ledger, client: SlsClient) -> dict[int, Cursor]:
