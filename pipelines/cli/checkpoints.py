@@ -44,13 +44,13 @@ from pipelines.cli.stores import (
 from pipelines.landing.maintenance.repair import execute_repair, plan_repair
 from pipelines.landing.run.holder_name import of_command, with_own_name
 from pipelines.landing.run.report import CheckpointOutcome
+from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.checkpoints import moving
 from sls_io.checkpoints.copying import Difference, Move, copy, written
 from sls_io.checkpoints.policy import OUTSIDE_POLICIES
 from sls_io.checkpoints.store import CheckpointStore, Written
 from sls_io.values.clock import SYSTEM_CLOCK
-from sls_io.values.cures import Call
 from sls_io.values.errors import CheckpointOutside, ConfigError, ServiceError, TransportError
 from sls_io.wire.client import GroupInfo, SlsClient
 from sls_io.wire.heads import Heads
@@ -214,7 +214,7 @@ def _made_like(asked: CopyRequest) -> GroupInfo | None:
     if asked.forward_only:
         raise ConfigError(
             f"the logstore has no consumer group {asked.group!r}, and --forward-only makes none",
-            cures=(Call(("groups", "set", asked.group), does="makes it"),),
+            cures=(commands.made_group(asked.group),),
         )
     return replace(like, name=asked.group)
 

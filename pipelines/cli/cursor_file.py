@@ -2,8 +2,7 @@
 
 import csv
 import io
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from sls_io.checkpoints.store import Kept, Written
@@ -41,9 +40,14 @@ class CursorFile:
         rows.writerow(_COLUMNS)
         rows.writerows(sorted(cursors.items()))
         try:
-            with self._path.open("x", encoding="utf-8") as file, _gone_with_an_error(self._path):
-                file.write(text.getvalue())
-                file.flush()
+            with self._path.open("x", encoding="utf-8") as file:
+                try:
+                    file.write(text.getvalue())
+                    file.flush()
+                except OSError:
+                    # Half a file is none, and would keep the next one from being written.
+                    self._path.unlink(missing_ok=True)
+                    raise
         except FileExistsError:
             raise self._there() from None
         except OSError as error:
@@ -64,17 +68,6 @@ class CursorFile:
 
     def _there(self) -> ConfigError:
         return ConfigError(f"{self._path} is there already: name a new file. Nothing was written")
-
-
-@contextmanager
-def _gone_with_an_error(path: Path) -> Iterator[None]:
-    """A file that is half written is none, and keeps nobody from writing it."""
-    try:
-        yield
-    except OSError:
-        with suppress(OSError):
-            path.unlink()
-        raise
 
 
 def imported(path: Path) -> dict[int, Cursor]:

@@ -45,28 +45,19 @@ _AUTH = frozenset({"Unauthorized", *_TOKEN_ENDED})
 _AUTH_FAMILIES = ("InvalidAccessKeyId", "SecurityToken", "InvalidSecurityToken")
 """Codes of keys that are not accepted, alone or before a dot; the vendor's SDK goes by these, too, and by
 no status (its `logclient.py`, 0.9.52)."""
-BAD_SIGNATURE = "SignatureNotMatch"
+_BAD_SIGNATURE = "SignatureNotMatch"
 _SAID = {
-    BAD_SIGNATURE: "the secret is not the one of this access key id",
+    _BAD_SIGNATURE: "the secret is not the one of this access key id",
     "Unauthorized": "the access key id is unknown or disabled, or may not do this",
 }
 
 
-def keys_refused(status: int, code: str) -> bool:
-    """Whether the service does not accept the keys, be it their token's end or the pair itself.
-
-    Worked example: 401 with any code, 403 SecurityToken.Expired and 400 InvalidAccessKeyId.NotFound are
-    about keys. 403 ProjectForbidden is not: the key is good, the project is disabled.
-    """
-    return status == 401 or code in _AUTH or code.split(".", maxsplit=1)[0].startswith(_AUTH_FAMILIES)
-
-
-def token_ended(code: str, text: str) -> bool:
+def _token_ended(code: str, text: str) -> bool:
     """Whether the token of a temporary pair has ended; of one code only the words tell it."""
     return code in _TOKEN_ENDED or (code == "Unauthorized" and _TOKEN_ENDED_SAID in text)
 
 
-def said_of_keys(code: str, *, ended: bool) -> str:
+def _said_of_keys(code: str, *, ended: bool) -> str:
     """A sentence in the place of the service's own, which may repeat a key."""
     return (
         "the security token has ended"
@@ -91,7 +82,7 @@ class Denial(NamedTuple):
         return f"Its policy lacks the statement {json.dumps(statement)}"
 
 
-def denial_in(text: str) -> Denial | None:
+def _denial_in(text: str) -> Denial | None:
     """What a refusal names; None where it names no action and resource.
 
     A refusal's own words are left out of errors, since they may repeat a key id and what was signed. Of
@@ -174,8 +165,13 @@ class ErrorAnswer(NamedTuple):
 
     @property
     def of_keys(self) -> bool:
-        """As `keys_refused`."""
-        return keys_refused(self.answer.status, self.code)
+        """Whether the service does not accept the keys, be it their token's end or the pair itself.
+
+        Worked example: 401 with any code, 403 SecurityToken.Expired and 400 InvalidAccessKeyId.NotFound are
+        about keys. 403 ProjectForbidden is not: the key is good, the project is disabled.
+        """
+        family = self.code.split(".", maxsplit=1)[0]
+        return self.answer.status == 401 or self.code in _AUTH or family.startswith(_AUTH_FAMILIES)
 
     def error(
         self, service: Service, project: str, keys: Keys, *, private: bool, vendor: bool, throttled: bool
@@ -191,16 +187,16 @@ class ErrorAnswer(NamedTuple):
         calls get our error in a class that is one, too.
         """
         code, text, status = self.code, self.text, self.answer.status
-        ended = token_ended(code, text)
-        denial = denial_in(text) if self.of_keys else None
+        ended = _token_ended(code, text)
+        denial = _denial_in(text) if self.of_keys else None
         if denial:
             text = str(denial)
         elif private and not ended:
             # A service may repeat what it could not read, and what it could not read are logs.
             text = "the service refuses the call (its own words are left out: they may repeat logs)"
-        elif self.of_keys or code == BAD_SIGNATURE:
+        elif self.of_keys or code == _BAD_SIGNATURE:
             # What the service says here may repeat the key id and what was signed.
-            text = said_of_keys(code, ended=ended)
+            text = _said_of_keys(code, ended=ended)
         for secret in keys[:3]:
             text = text.replace(secret, "***") if secret else text
         if throttled:
@@ -220,7 +216,7 @@ class ErrorAnswer(NamedTuple):
                 f"{ENV_TOKEN} of this process has ended, and what stands in an environment stays as long as "
                 "the process lives: for temporary keys let service.credentials name a profile or a function"
             )
-        if self.of_keys or code == BAD_SIGNATURE:
+        if self.of_keys or code == _BAD_SIGNATURE:
             if service.credentials.provider == "env":
                 emulator = (
                     f"; an emulator takes {_FAKE_PAIR}, or what these were when it started"
