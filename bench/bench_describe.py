@@ -27,7 +27,7 @@ from sls_io.wire.client import SlsClient
 VERBS = (
     ("--help",),
     ("describe",),
-    ("plan",),
+    ("land", "--dry-run"),
     ("checkpoints", "show", "ledger"),
     ("checkpoints", "show", "group:lake"),
     ("groups", "describe"),

@@ -17,7 +17,7 @@ from bench.history import add_flag, record
 from bench.logstores import bench_folder, emulator_without_quotas
 from bench.phases import own_cpu_s
 from pipelines.landing.inspection.describe import describe
-from pipelines.landing.inspection.history import hours_of
+from pipelines.landing.inspection.table_files import hours_of
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.maintain import Maintainer
@@ -56,7 +56,7 @@ def looks(logstore: Logstore) -> dict[str, Callable[[SlsClient], object]]:
     return {
         "verify": lambda client: verify(logstore, lake, client),
         "describe": lambda client: describe(logstore, lake, client),
-        "windows": lambda client: hours_of(logstore, lake),
+        "files per hour": lambda client: hours_of(logstore, lake),
         "maintain": lambda client: Maintainer(logstore, lake).plan(["compact", "manifests", "expire"]),
         "wear": lambda client: wear(lake.load(logstore.table)),
     }

@@ -111,7 +111,7 @@ FOREIGN_WORDS = {
 """Where the messages of others are read, which say it in no other way; and why."""
 
 ENTRY_POINTS = {
-    "pipelines.cli.main",
+    "pipelines.cli.start",
     "pipelines.definitions",
     "pipelines.landing.spark.jars",
     "pipelines.landing.spark.record",

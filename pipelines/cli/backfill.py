@@ -22,14 +22,15 @@ from rich.markup import escape
 from pipelines import dagster_client
 from pipelines.cli.deciding import Working, decide, dry_run_option, engine_of_a_verb
 from pipelines.cli.hours import HOUR
-from pipelines.cli.land import landing_line, tell_dagster
 from pipelines.cli.land import show as show_landing
+from pipelines.cli.land import tell_dagster
 from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.output import Output, moment, verb
+from pipelines.cli.working import landing_line
 from pipelines.landing.commit import operation
 from pipelines.landing.commit.standing import commits
 from pipelines.landing.hours import HOURS_MAX, check_begun, hour_text, hours_text
-from pipelines.landing.inspection.history import hours_of
+from pipelines.landing.inspection.table_files import hours_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
 from pipelines.landing.operations.fill import PlannedFilling, plan_filling

@@ -1,4 +1,4 @@
-"""A shard's backlog in words, for `plan` and `describe`."""
+"""A shard's backlog in words, for `land --dry-run` and `describe`."""
 
 from pipelines.cli.output import Output, megabytes, span
 from pipelines.landing.run.report import Backlog

@@ -90,7 +90,7 @@ class Working(NamedTuple):
 
     def on(self, work: Callable[[], Made]) -> Made:
         """What the work comes to."""
-        from pipelines.cli.land import working_line
+        from pipelines.cli.working import working_line
 
         with working_line(self.output, self.what, self.engine) as line:
             line.phase("looking at the rows")
@@ -98,7 +98,7 @@ class Working(NamedTuple):
 
     def carry_out(self, planned: Decision[Any], lake: "Lake") -> Finished:
         """Do what was planned."""
-        from pipelines.cli.land import working_line
+        from pipelines.cli.working import working_line
 
         with working_line(self.output, self.what, self.engine) as line:
             return planned.carry_out(lake, Tools(on_event=line.phase, engine=self.engine))

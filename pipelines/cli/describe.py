@@ -13,8 +13,8 @@ from pipelines.cli.output import Output, megabytes, span, verb
 from pipelines.landing.commit.effect import record
 from pipelines.landing.inspection.describe import ShardView, kept_out, refusal
 from pipelines.landing.inspection.describe import describe as look_at_shards
-from pipelines.landing.inspection.history import HourFiles, hours_of
 from pipelines.landing.inspection.runway import Runway, ShardRunway, days
+from pipelines.landing.inspection.table_files import HourFiles, hours_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import TimeLeft, Vitals, findings

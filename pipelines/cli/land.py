@@ -1,48 +1,51 @@
-"""`sls-lake land`: one micro-batch without Dagster. `sls-lake plan` is its dry run."""
+"""`sls-lake land`: one micro-batch without Dagster, or what it would be."""
 
 import logging
 import os
-from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Collection
 from dataclasses import asdict
 
 import click
 from rich.markup import escape
 
 from pipelines import dagster_client
+from pipelines.cli.deciding import dry_run_option
 from pipelines.cli.logstores import logstore_option, resolve_to_land
-from pipelines.cli.output import Output, megabytes, noise_into, span, verb
-from pipelines.cli.progress import Line
+from pipelines.cli.output import Output, megabytes, span, verb
+from pipelines.cli.preview import show_preview
+from pipelines.cli.working import landing_line
 from pipelines.landing import json_log
 from pipelines.landing.commit.effect import record
 from pipelines.landing.commit.standing import commits
-from pipelines.landing.contents.spread import Spread
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import hour_rows
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
 from pipelines.landing.run.holder_name import of_command
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, LandingReport, Verdict, notes_of
-from pipelines.landing.spark.session import Engine, engine_here
-from pipelines.landing.table.home import home, made
+from pipelines.landing.spark.session import engine_here
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import TimeLeft, Vitals, findings
 from sls_io.planning.waits import Why
 from sls_io.values.errors import ServiceError, SlsError
 
-_SPARK_LOG = "spark.log"
-
 
 @click.command("land")
+@dry_run_option
 @logstore_option
 @verb
-def land(output: Output, *, name: str | None) -> None:
+def land(output: Output, *, dry_run: bool, name: str | None) -> None:
     """Land what is new and publish the checkpoints, once, without Dagster.
 
     Exits with 1 when the landing does not add up, while a shard is suspected to be gone, and when the run's
     time (`budget.seconds_max`) was over before anything landed.
+
+    --dry-run shows what a run would land now and why the other shards wait.
     """
     asked = resolve_to_land(name)
+    if dry_run:
+        show_preview(output, asked)
+        return
     engine = engine_here()
     notes: list[str] = []
 
@@ -81,37 +84,6 @@ def land(output: Output, *, name: str | None) -> None:
             "mirror": asdict(run.mirrored) if run.mirrored is not None else None,
         },
         fails=report.undone or not verdict.ok,
-    )
-
-
-@contextmanager
-def landing_line(output: Output, what: str, engine: Engine) -> Iterator[Line]:
-    """The engine for the time of the block, and the line that says how far its landing is; what its JVM says
-    goes to spark.log in the state folder."""
-    with output.progress(what) as line, noise_into(made(home()) / _SPARK_LOG):
-        try:
-            with line.landing(engine):
-                yield line
-        finally:
-            engine.stop()
-
-
-@contextmanager
-def working_line(output: Output, what: str, engine: Engine) -> Iterator[Line]:
-    """As `landing_line`, for a verb that may need no Spark: so it makes no state folder, and the engine goes
-    on to the verb's next work."""
-    with ExitStack() as stack:
-        line = stack.enter_context(output.progress(what))
-        with suppress(OSError):
-            stack.enter_context(noise_into(home() / _SPARK_LOG))
-        stack.enter_context(line.landing(engine))
-        yield line
-
-
-def spread_of(line: Line, engine: Engine) -> Spread:
-    """Work on files, which `line` says how far it is."""
-    return Spread(
-        engine, on_done=lambda done, total: line.counted(done, total, f"{done:,} of {total:,} parts")
     )
 
 

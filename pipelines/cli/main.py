@@ -58,15 +58,13 @@ VERBS: Final = {
     "load": ("pipelines.cli.load", "Put lines of a file, or generated rows, into a logstore."),
     "check": ("pipelines.cli.check", "Read every logstore's defs.yaml, and say what is wrong with it."),
     "doctor": ("pipelines.cli.doctor", "Try all that a landing needs, and say what to change."),
-    "plan": ("pipelines.cli.plan", "Show what a run would land now and why the other shards wait."),
     "land": ("pipelines.cli.land", "Land what is new and publish the checkpoints, without Dagster."),
     "backfill": ("pipelines.cli.backfill", "Land what hours lack, or replace them; moves no checkpoint."),
     "describe": ("pipelines.cli.describe", "Show every shard: state, holder, frontier, lag, runway."),
     "metrics": ("pipelines.cli.metrics", "Serve what describe says as metrics for Prometheus."),
     "peek": ("pipelines.cli.peek", "Show some logs of a shard as the table would show them."),
     "verify": ("pipelines.cli.verify", "Prove gaps, holes, rows and sums, and each row there once."),
-    "landings": ("pipelines.cli.landings", "Landings on their way: show, abort."),
-    "windows": ("pipelines.cli.windows", "Show the landings and their windows, files per hour, orphans."),
+    "landings": ("pipelines.cli.landings", "What landed, and what is on its way: show, abort."),
     "table": ("pipelines.cli.table", "Settle a table, or maintain it."),
     "checkpoints": ("pipelines.cli.checkpoints", "Positions: show where they are, set them by copying."),
     "groups": ("pipelines.cli.groups", "Consumer groups: list, describe, set, delete."),
@@ -82,8 +80,8 @@ VERBS: Final = {
 _STOPPED: Final = "stopped; what was committed by then stays, and asking for the same again is safe"
 _OWN_NAMES: Final = {"dev", "dbt", "metrics", "new"}
 """What they are given is a list of logstores, a name in the service, or not ours."""
-_OF_A_LOGSTORE: Final = {"doctor", "plan", "land", "describe", "verify", "windows"}
-"""With no option but `--json` these verbs can be wrong about their logstore alone."""
+_OF_A_LOGSTORE: Final = {"doctor", "land", "describe", "verify"}
+"""With no option but `--json` and a dry run these verbs can be wrong about their logstore alone."""
 
 
 def _loaded(module: str) -> ModuleType:
@@ -128,7 +126,8 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] in VERBS and args[0] not in _OWN_NAMES and not ctx.params.get("debug"):
-            check_named(args[1:], needed=args[0] in _OF_A_LOGSTORE and set(args[1:]) <= {"--json"})
+            alone = set(args[1:]) <= {"--json", sessions.DRY_RUN}
+            check_named(args[1:], needed=args[0] in _OF_A_LOGSTORE and alone)
         if ctx.resilient_parsing and args[0] not in _OWN_NAMES and args[-1] in LOGSTORE_OPTIONS:
             # A shell asks for names of logstores: what the verb does is not needed for that.
             return args[0], _of_a_logstore(args[0]), args[1:]

@@ -4,10 +4,10 @@ import click
 
 from pipelines.cli.deciding import engine_of_a_verb, execute_option, show_effect
 from pipelines.cli.hours import older_than_option
-from pipelines.cli.land import spread_of, working_line
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, verb
 from pipelines.cli.typed import Typed
+from pipelines.cli.working import spread_of, working_line
 from pipelines.landing.maintenance.compact import TARGET_BYTES
 from pipelines.landing.maintenance.expiry import KEPT
 from pipelines.landing.maintenance.maintain import (

@@ -5,9 +5,9 @@ from dataclasses import replace
 from rich.markup import escape
 
 from pipelines.cli.deciding import decide
-from pipelines.cli.land import landing_line
 from pipelines.cli.output import Output
 from pipelines.cli.positions import CopyRequest, heads_of, source_of
+from pipelines.cli.working import landing_line
 from pipelines.landing.commit.operation import Finished, Tools, execute
 from pipelines.landing.commit.standing import commits
 from pipelines.landing.inspection.describe import read_ledger

@@ -97,8 +97,8 @@ def rollback(
 ) -> Decision[Any]:
     """Give the table the rows and the ledger of the landing SNAPSHOT, as a new commit.
 
-    The next runs pull again what leaves; what retention took becomes a named gap. `sls-lake windows` lists
-    the landings.
+    The next runs pull again what leaves; what retention took becomes a named gap. `sls-lake landings
+    show` lists the landings.
     """
     planned = plan_rollback(lake, logstore.table, snapshot, without_missing=without_missing)
     return replace(planned, view=_asked(client, planned))

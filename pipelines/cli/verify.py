@@ -9,10 +9,10 @@ from rich.markup import escape
 from pipelines.cli import session
 from pipelines.cli.deciding import engine_of_a_verb
 from pipelines.cli.hours import HOURS
-from pipelines.cli.land import spread_of, working_line
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED, EXIT_OWED
 from pipelines.cli.output import Output, moment, verb
+from pipelines.cli.working import spread_of, working_line
 from pipelines.landing.inspection.proof import NOT_VERIFIED, OWED, VERIFIED, Proof, ShardProof, Verdict
 from pipelines.landing.inspection.verify import verify as prove
 from pipelines.landing.inspection.whole import every_file, no_file

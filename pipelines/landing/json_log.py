@@ -4,8 +4,7 @@
      "run": "5b0c...", "step": "bronze__access_logs", "landing": "9f31c0de"}
 
 `run` is Dagster's id of a run, `step` its step, `tick` the sensor or schedule that speaks, `landing` the
-short id that `sls-lake windows` and `sls-lake landings show` have, `trace` that of an error: each where it is
-known.
+short id that `sls-lake landings show` has, `trace` that of an error: each where it is known.
 
 Everything goes through the standard library's loggers, so what libraries log, warnings and uncaught errors
 look alike. Dagster makes a logger with a coloured handler of its own for each run and tick, by the class that

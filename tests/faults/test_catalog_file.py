@@ -20,8 +20,8 @@ from tests.worlds.printed_cures import ways
 VERBS = [
     ("verify",),
     ("describe",),
-    ("windows",),
-    ("plan",),
+    ("landings", "show"),
+    ("land", "--dry-run"),
     ("table", "register"),
     ("table", "maintain"),
     ("checkpoints", "set", "--from", "ledger", "--to", "group", "--forward-only"),

@@ -81,8 +81,8 @@ def verbs(world: World) -> dict[str, tuple[str, ...]]:
     middle = hour_text(hours(world)[1])
     return {
         "verify": ("verify",),
-        "plan": ("plan",),
-        "windows": ("windows",),
+        "dry run": ("land", "--dry-run"),
+        "landings": ("landings", "show"),
         "describe": ("describe",),
         "undo": ("table", "undo", "--hour", middle),
         "forget": ("table", "forget", "--where", "n >= 0"),
@@ -114,8 +114,8 @@ def test_every_verb_names_the_file_and_the_cure(world: World, command: Command, 
     path = place[which]()
     kept = path.read_bytes()
     # A replace is what cures a lost data file; what only looks at manifests does not need one.
-    looking = {"plan", "windows", "describe", "rollback"}
-    unhurt = {"data": {*looking, "replace"}, "manifest": {"plan"}}.get(which, set())
+    looking = {"dry run", "landings", "describe", "rollback"}
+    unhurt = {"data": {*looking, "replace"}, "manifest": {"dry run"}}.get(which, set())
     for damage in DAMAGES:
         damage(path)
         for verb in sorted(set(calls) - unhurt):
@@ -148,7 +148,7 @@ def test_the_rollback_that_is_named_cures_a_table_whose_manifests_cannot_be_read
     world.land()
     world.land()
     assert_whole(world)
-    assert command("windows", "--no-orphans")["code"] == 0
+    assert command("landings", "show", "--no-orphans")["code"] == 0
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -192,12 +192,12 @@ def test_an_older_snapshot_that_cannot_be_read_stops_what_needs_it_and_nothing_e
     lost = local(landings(world)[1].manifest_list)
     lost.unlink()
 
-    seen = command("windows")
+    seen = command("landings", "show")
     tidied = command("table", "maintain", "--execute", "--only", "expire,sweep")
 
     assert seen["code"] == EXIT_FAILED and lost.name in seen["unreadable"] and seen["orphans"] is None
-    assert len(seen["entries"]) == 4 and seen["files"]
-    assert command("windows", "--no-orphans")["code"] == 0
+    assert len(seen["landings"]) == 4 and seen["files"]
+    assert command("landings", "show", "--no-orphans")["code"] == 0
     (why,) = tidied["put_off"]
     assert (
         tidied["code"] == EXIT_FAILED
@@ -291,6 +291,6 @@ def test_windows_of_a_table_that_is_not_ours_says_so(world: World, command: Comm
     catalog.drop_table(world.logstore.table)
     catalog.create_table(world.logstore.table, pa.schema([("n", pa.int64())])).append(pa.table({"n": [1]}))
 
-    said = command("windows")
+    said = command("landings", "show")
 
     assert said["code"] == EXIT_USAGE and "sls-lake did not make it" in said["error"]

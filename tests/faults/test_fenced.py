@@ -10,7 +10,7 @@ import pytest
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.landing.commit.freshness import TIMEOUT_S
 from pipelines.landing.commit.operation import Tools, execute
-from pipelines.landing.inspection.landings import Landings, Stage, landings_of
+from pipelines.landing.inspection.landings import Landings, Stage, landings_of, one_of
 from pipelines.landing.ledger import epochs
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.maintenance.abort import plan_abort
@@ -199,7 +199,7 @@ def test_one_that_is_silent_for_longer_than_the_time_out_hangs(world: World, com
     assert command("landings", "show", "--state", "hanging")["landings"] == []
     again = command("landings", "abort", run, "--execute")
     assert (again["code"], again["committed"], again["state"]) == (0, None, "aborted")
-    assert command("windows")["entries"][-1]["verb"] == f"abort {run}"
+    assert command("landings", "show")["landings"][-1]["verb"] == f"abort {run}"
     pass_by(world)
     assert_next_run_lands(world, TO_COME)
 
@@ -210,7 +210,7 @@ def age(world: World, run: str, seconds: float) -> None:
         Path(world.lake.properties["warehouse"].removeprefix("file://")),
         SYSTEM_CLOCK.now() - seconds,
     )
-    for file in on_their_way(world).one(run).files:
+    for file in one_of(on_their_way(world).found, run).files:
         os.utime(next(folder.rglob(Path(file.path).name)), (then_s, then_s))
 
 
@@ -231,7 +231,7 @@ def test_the_time_out_ends_a_landing_once_the_table_has_moved_on(world: World) -
     pass_by(world)
     world.land()
 
-    one = on_their_way(world).one(run)
+    one = one_of(on_their_way(world).found, run)
 
     assert one.state is Stage.ABORTED and one.aborted_s is None and "time-out" in one.why
     assert one.files and all(file.size for file in one.files), "a landing deletes nothing"

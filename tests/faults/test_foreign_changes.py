@@ -271,9 +271,9 @@ def test_a_table_that_cannot_be_written_is_refused_by_every_verb_before_any_work
     assert (pulls.asked, world.files()) == ([], before), "no page was pulled and no file written"
     for verb in (
         ("verify",),
-        ("plan",),
+        ("land", "--dry-run"),
         ("describe",),
-        ("windows",),
+        ("landings", "show"),
         ("table", "undo", "--hour", hour, "--execute"),
         ("table", "forget", "--where", "n = 3", "--execute"),
         ("table", "maintain", "--execute"),
@@ -284,7 +284,7 @@ def test_a_table_that_cannot_be_written_is_refused_by_every_verb_before_any_work
         told = said["error"] + json.dumps(said, ensure_ascii=False)
         assert says in told and cure in told, (verb, said)
         assert "did not foresee" not in told, (verb, said)
-        assert said["code"] != 0 or verb == ("windows",), (verb, said)
+        assert said["code"] != 0 or verb == ("landings", "show"), (verb, said)
     point_at(world, location)
     assert world.land().rows == 20
     assert_whole(world)
@@ -445,7 +445,7 @@ def test_what_the_contract_cannot_follow_is_said_by_plan_and_verify_too(
     change(world)
     with pytest.raises(ConfigError, match=says):
         world.land()
-    assert says in command("plan")["error"]
+    assert says in command("land", "--dry-run")["error"]
     proof = command("verify")
     assert proof["ok"] and any("landings are refused" in n and says in n for n in proof["notes"])
 
@@ -485,7 +485,7 @@ def test_a_column_of_another_type_is_not_a_damaged_file(world: World, command: C
 def test_metadata_that_is_whole_is_not_called_cut_off(world: World, command: Command) -> None:
     location = world.table.metadata_location
     metadata(lambda d: d.update({"format-version": 9}))(world)
-    for verb in (("verify",), ("plan",), ("windows",)):
+    for verb in (("verify",), ("land", "--dry-run"), ("landings", "show")):
         said = command(*verb)
         told = said["error"] + json.dumps(said)
         assert "is whole" in told and "cut off" not in told, (verb, said)

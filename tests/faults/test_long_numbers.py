@@ -26,7 +26,7 @@ def test_no_verb_prints_a_number_that_a_double_cannot_hold(
     calm.put(20)
     calm.emulator.admin.advance(60)
     (tmp_path / "defs.yaml").write_text(settings(calm))
-    looks = [["plan"], ["describe"], ["verify"], ["verify", "--pull"], ["windows"]]
+    looks = [["land", "--dry-run"], ["describe"], ["verify"], ["verify", "--pull"], ["landings", "show"]]
     changes = [
         ["table", "undo", "--hour", hour_text(first)],
         ["table", "forget", "--where", "n = 25"],
@@ -41,9 +41,11 @@ def test_no_verb_prints_a_number_that_a_double_cannot_hold(
         run([*words, "--json", "--logstore", str(tmp_path / "defs.yaml")])
         said = json.loads(capsys.readouterr().out)
         assert too_long(said) == [], words
-        if words == ["windows"]:
-            assert all(isinstance(entry["snapshot_id"], str) for entry in said["entries"]) and said["entries"]
-        if words == ["plan"]:
+        if words == ["landings", "show"]:
+            assert (
+                all(isinstance(entry["snapshot_id"], str) for entry in said["landings"]) and said["landings"]
+            )
+        if words == ["land", "--dry-run"]:
             assert said["windows"] and all(
                 len(w) == 4 and int(w[3]) > int(w[2]) > HOUR0 for w in said["windows"]
             )

@@ -87,7 +87,7 @@ def goes_on(world: World, command: Command, wanted: list[int]) -> None:
     assert numbers(world) == sorted([*wanted, *new])
     assert max(world.identities().values()) == 1
     assert command("verify")["ok"]
-    assert command("windows")["code"] == 0
+    assert command("landings", "show")["code"] == 0
 
 
 # --- what is lost -----------------------------------------------------------------------------------

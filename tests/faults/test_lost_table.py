@@ -146,8 +146,8 @@ def test_a_table_that_the_catalog_lost_is_refused_until_the_verb_as_printed_puts
     with pytest.raises(LedgerBroken, match=r"but there was one.*with 3 snapshots") as refused:
         landed.run().land()
     assert REGISTER.words in [cure.words for cure in refused.value.cures if isinstance(cure, Call)]
-    for asked in ("plan", "describe", "windows"):
-        said = command(asked)
+    for asked in (("land", "--dry-run"), ("describe",), ("landings", "show")):
+        said = command(*asked)
         assert said["code"] == EXIT_FAILED and verb_of(said) == ["table", "register", "--execute"], asked
     proof = command("verify")
     assert proof["code"] == EXIT_FAILED and "sls-lake table register" in str(ways(proof))
@@ -195,7 +195,7 @@ def test_a_catalog_from_an_older_backup_is_refused_until_the_newest_metadata_is_
     assert REGISTER.words in [cure.words for cure in refused.value.cures if isinstance(cure, Call)]
     with pytest.raises(LedgerBroken, match="names an older state"):
         Maintainer(landed.logstore, landed.lake).execute()
-    assert "older state" in command("windows")["trouble"]
+    assert "older state" in command("landings", "show")["trouble"]
     assert "older state" in str(command("verify")["problems"])
     assert on_disk(folder) == before
 
@@ -226,8 +226,8 @@ def test_a_row_that_names_no_metadata_is_told_so_and_registered_again(
     newest = landed.table.metadata_location
     change(landed, "update iceberg_tables set metadata_location = null")
 
-    for asked in ("plan", "windows", "describe"):
-        said = command(asked)
+    for asked in (("land", "--dry-run"), ("landings", "show"), ("describe",)):
+        said = command(*asked)
         assert said["code"] == EXIT_USAGE
         assert "names no metadata file" in said["error"]
         assert verb_of(said) == ["table", "register", "--execute"]
@@ -244,7 +244,7 @@ def test_metadata_that_is_gone_is_told_and_the_one_before_is_registered_only_whe
     newest = Path(landed.table.metadata_location.removeprefix("file://"))
     newest.write_bytes(newest.read_bytes()[:300])
 
-    said = command("windows")
+    said = command("landings", "show")
     assert said["code"] == EXIT_USAGE and "cut off" in said["error"]
     dry = command("table", "register")
     assert any(newest.name in trouble for trouble in dry["trouble"])
@@ -291,9 +291,9 @@ def test_what_is_gone_under_a_row_that_stays_is_told_by_every_verb_and_given_up_
     shutil.move(lost, kept)
     hour = "2026-09-21-13:00"
     for asked in (
-        ("plan",),
+        ("land", "--dry-run"),
         ("describe",),
-        ("windows",),
+        ("landings", "show"),
         ("verify",),
         ("table", "maintain", "--execute"),
         ("table", "adopt"),
@@ -350,7 +350,7 @@ def test_a_row_that_names_no_metadata_where_no_file_is_left_is_given_up(
 ) -> None:
     shutil.rmtree(folder_of(landed))
     change(landed, "update iceberg_tables set metadata_location = null")
-    said = command("plan")
+    said = command("land", "--dry-run")
     assert "names no metadata file" in said["error"] and "sls-lake table start-over" in said["error"]
     assert command("table", "start-over", "--execute")["code"] == 0
     land(landed, 5)
@@ -407,8 +407,8 @@ def test_checkpoints_of_the_group_say_that_there_was_a_table(
     with pytest.raises(LedgerBroken, match="group lake has checkpoints of shards 0, 1") as refused:
         calm.run().land()
     assert refused.value.cures[-1] == START_OVER
-    for asked in ("plan", "describe"):
-        assert verb_of(command(asked)) == ["table", "start-over"]
+    for asked in (("land", "--dry-run"), ("describe",)):
+        assert verb_of(command(*asked)) == ["table", "start-over"]
     assert "checkpoints" in str(command("verify")["problems"])
     calm.land(logstore=calm.changed(reset="group"))
     assert calm.table_rows() == []
@@ -440,7 +440,7 @@ def test_a_group_that_another_program_used_needs_the_word(calm: World, command: 
     delete_row(calm)
     shutil.rmtree(folder)
 
-    assert command(*verb_of(command("plan")), "--execute")["code"] == 0
+    assert command(*verb_of(command("land", "--dry-run")), "--execute")["code"] == 0
     calm.land()
     calm.assert_each_log_once()
 
@@ -496,7 +496,7 @@ def test_the_sweep_deletes_nothing_in_a_folder_that_holds_another_tables_metadat
         assert any(str(old.metadata.table_uuid) in why for why in each.put_off)
     assert before <= set(on_disk(folder))
     assert len(StaticTable.from_metadata(old.metadata_location).scan().to_arrow()) == 50
-    shown = command("windows", "--older-than", "0")
+    shown = command("landings", "show", "--older-than", "0")
     assert shown["orphans"] is None and str(old.metadata.table_uuid) in str(shown["others"])
     assert str(old.metadata.table_uuid) in str(command("verify")["notes"])
 

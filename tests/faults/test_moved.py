@@ -60,8 +60,8 @@ def test_a_renamed_logstore_keeps_its_table_and_both_are_proven(
     assert done["committed"] == snapshot.snapshot_id and done["left"] == []
     assert old.ledger == before and not read_state(old.table).ledger(name).shards[0].landed
     assert (
-        command("windows")["code"] == 0
-        and f"adopt moved from {was}" in command("windows", json=False)["text"]
+        command("landings", "show")["code"] == 0
+        and f"adopt moved from {was}" in command("landings", "show", json=False)["text"]
     )
     known = command(*adopt, "--execute")
     assert known["code"] == EXIT_USAGE and f"as {name}: just land" in known["error"]
@@ -302,7 +302,7 @@ def test_a_lost_file_of_one_that_is_gone_is_given_up_from_here(
 def test_a_renamed_one_that_is_not_adopted_yet_is_told_so(old: World, world: World, command: Command) -> None:
     was = old.origin
     text = read_state(old.table).origins[was]
-    plan, proof = command("plan", json=False), command("verify", json=False)
+    plan, proof = command("land", "--dry-run", json=False), command("verify", json=False)
     for said in (" ".join(each["text"].split()) for each in (plan, proof)):
         assert f"holds rows of origin {was} ({text}), and does not know" in said
         assert re.search(
@@ -310,7 +310,7 @@ def test_a_renamed_one_that_is_not_adopted_yet_is_told_so(old: World, world: Wor
         ), said
         assert "nothing has landed yet" not in said and "what its ledger says" not in said
     assert proof["code"] == EXIT_FAILED
-    assert f"origin {was}" in command("plan")["unknown"]
+    assert f"origin {was}" in command("land", "--dry-run")["unknown"]
 
 
 def test_a_start_to_come_is_refused_and_what_lies_before_a_start_is_said(

@@ -39,7 +39,7 @@ def test_a_paused_shard_stays_where_it_is_and_the_others_land(world: World, comm
     assert report.waits[0].kind is Why.PAUSED
     assert not report.suspects and world.ledger.shards[0].frontier == frontier
     assert "paused" in command("describe", json=False)["text"]
-    assert "sls-lake shards resume" in command("plan", json=False)["text"]
+    assert "sls-lake shards resume" in command("land", "--dry-run", json=False)["text"]
 
     assert command("shards", "resume", "0", "--execute")["after"] == []
     assert world.land().rows > 0

@@ -128,14 +128,14 @@ def test_a_lost_table_whose_metadata_lies_elsewhere_is_registered_by_its_file(
     for path in (folder / "metadata").glob("*.metadata.json"):
         path.unlink()
     table.catalog.drop_table(world.logstore.table)
-    said = command("plan")
+    said = command("land", "--dry-run")
     assert "sls-lake table register --metadata FILE --execute" in said["error"], said
 
     named = ("table", "register", "--metadata", table.metadata_location)
     dry = command(*named)
     assert dry["rows"] == 40 and METADATA in str(dry["trouble"]), dry
     assert command(*named, "--execute")["code"] == 0
-    refused = command("plan")
+    refused = command("land", "--dry-run")
     assert "UNSET TBLPROPERTIES ('write.metadata.path')" in refused["error"]
     unset_property(world, METADATA)
     assert world.land().rows == 20

@@ -3,8 +3,8 @@
 import pytest
 
 from pipelines.landing.inspection.describe import describe
-from pipelines.landing.inspection.history import hours_of
 from pipelines.landing.inspection.runway import Runway, runway
+from pipelines.landing.inspection.table_files import hours_of
 from pipelines.landing.watch.health import Level, TimeLeft, Vitals, findings
 from sls_io.checkpoints.lag import lags
 from sls_io.values.clock import SYSTEM_CLOCK, ManualClock

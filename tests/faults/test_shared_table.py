@@ -200,7 +200,7 @@ def test_the_verbs_that_give_a_table_to_a_logstore_refuse_one_that_is_not_its_ow
     for words in (("land",), ("table", "adopt")):
         done = command(*words)
         assert done["code"] != 0 and "does not know" in done["error"], words
-    assert "does not know" in command("plan")["unknown"]
+    assert "does not know" in command("land", "--dry-run")["unknown"]
     assert quick.table.metadata == before
 
 

@@ -52,7 +52,7 @@ def test_what_was_skipped_is_owed_until_a_backfill_lands_it(world: World, comman
     assert all("is owed" in text for shard in proof.shards for text in shard.owed)
     assert [len(shard.owed) for shard in proof.shards] == [1, 1]
     assert all(GAP_SKIPPED in gap for shard in proof.shards for gap in shard.gaps)
-    assert "owed" in command("plan", json=False)["text"]
+    assert "owed" in command("land", "--dry-run", json=False)["text"]
 
     hours = world.hours
     filled = world.land(mode="fill", hours=(hours.start, hours.stop))

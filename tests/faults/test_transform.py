@@ -144,9 +144,9 @@ def test_rows_with_errors_are_transformed_when_they_are_read_again(world: World)
 def test_plan_describe_and_peek_know_it(world: World, command: Command, tmp_path: Path) -> None:
     settings = tmp_path / "defs.yaml"
     settings.write_text(settings.read_text() + f"  transform: {HERE}:negated\n")
-    for verb in ("plan", "describe"):
-        assert command(verb)["transform"] == f"{HERE}:negated"
-        assert f"{HERE}:negated" in command(verb, json=False)["text"]
+    for verb in (("land", "--dry-run"), ("describe",)):
+        assert command(*verb)["transform"] == f"{HERE}:negated"
+        assert f"{HERE}:negated" in command(*verb, json=False)["text"]
     shown = command("peek", "0", "--limit", "3")["logs"]
     assert shown and all(log["columns"]["n"] <= 0 and log["columns"]["status"] is None for log in shown)
     settings.write_text(settings.read_text().replace(":negated", ":shorter"))

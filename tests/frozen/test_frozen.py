@@ -92,11 +92,11 @@ def proven(verified: dict[str, Any]) -> list[dict[str, Any]]:
     return [{name: shard[name] for name in PROVEN} for shard in verified["shards"]]
 
 
-def windows(said: dict[str, Any]) -> list[tuple[Any, ...]]:
+def windows(listed: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """What each snapshot brought, and what became of it."""
     return [
         (entry["snapshot_id"], entry["rows"], entry["in_table"], entry["windows"], entry["withdrawn"])
-        for entry in said["entries"]
+        for entry in listed
     ]
 
 
@@ -104,7 +104,8 @@ def test_all_that_an_earlier_release_left_is_read_as_it_was_told_then(release: R
     for name, of in (("logs", LOGS), ("leased", LEASED)):
         verified = release.call("verify", "--rows", of=of)
         assert verified["ok"] and proven(verified) == proven(release.said[f"verify {name}"])
-        assert windows(release.call("windows", of=of)) == windows(release.said[f"windows {name}"])
+        now, then = release.call("landings", "show", of=of), release.said[f"windows {name}"]
+        assert windows(now["landings"]) == windows(then["entries"])
     stores = ("file:store.json", f"sql:sqlite:///{Path.cwd()}/store.db", "ledger", "group")
     places = release.call("checkpoints", "show", *stores, of=LOGS)["places"]
     kept = [{str(s["shard"]): s["checkpoint"] for s in place["shards"]} for place in places]

@@ -92,7 +92,7 @@ def test_a_renamed_column_keeps_its_values_and_the_declared_one_begins_anew(
     assert sorted(str((row["code"], row["status"])) for row in rows) == sorted(
         ["(200, None)"] * 20 + ["(None, 200)"] * 10
     )
-    told = [entry["verb"] for entry in command("windows")["entries"]]
+    told = [entry["verb"] for entry in command("landings", "show")["landings"]]
     assert "columns status becomes code, with all its values" in told
 
 

@@ -543,12 +543,12 @@ def test_a_warehouse_that_is_reached_by_two_names_is_not_swept(sealed: World, tm
 
 
 def test_files_per_hour_are_shown(sealed: World, command: Command) -> None:
-    shown = command("windows")["files"]
+    shown = command("landings", "show")["files"]
     assert [(f["hour"], f["files"], f["rows"]) for f in shown] == [(HOUR0, 4, 40), (HOUR0 + 1, 4, 40)]
 
     assert command("table", "maintain", "--only", "compact", "--execute")["code"] == 0
 
-    assert [f["files"] for f in command("windows")["files"]] == [1, 4]
+    assert [f["files"] for f in command("landings", "show")["files"]] == [1, 4]
 
 
 def test_nothing_landed_is_nothing_to_maintain(world: World, command: Command) -> None:

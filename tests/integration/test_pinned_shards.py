@@ -93,12 +93,12 @@ def test_a_plan_and_a_description_say_what_is_left_to_others(
     world.put(40)
     settle(world)
 
-    before = command("plan")
+    before = command("land", "--dry-run")
     assert {window[0] for window in before["windows"]} == {0}
     assert before["waits"]["1"]["kind"] == "unnamed"
     landed = command("land")
     assert landed["code"] == 0 and landed["checkpoints"] == []
-    assert command("plan")["waits"]["1"]["kind"] == "unnamed"
+    assert command("land", "--dry-run")["waits"]["1"]["kind"] == "unnamed"
 
     shown = command("describe")
     assert [view["left"] for view in shown["shards"]] == [False, True]

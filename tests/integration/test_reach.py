@@ -4,7 +4,7 @@ import re
 
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.landing.hours import hour_text
-from pipelines.landing.inspection.history import hours_of
+from pipelines.landing.inspection.table_files import hours_of
 from pipelines.landing.operations import reach
 from sls_io.planning.waits import Why
 from tests.worlds.changed_table import expire_all
@@ -107,13 +107,13 @@ def test_before_the_first_landing_what_would_land_is_said_and_no_table_is_made(
     world.put(40)
     world.at(HOUR0_S + 30 * 60)
 
-    planned = command("plan")
+    planned = command("land", "--dry-run")
     filled = command("backfill", "--from", HOUR, "--dry-run")
 
     assert world.lake.load(world.logstore.table) is None and world.files() == set()
     assert (planned["code"], planned["first_start"], planned["waits"]) == (0, True, {})
     assert (filled["code"], filled["first_start"], filled["waits"]) == (0, True, {})
-    said = command("plan", json=False)["text"]
+    said = command("land", "--dry-run", json=False)["text"]
     assert "nothing has landed yet; the first run makes the table" in said and "windows would land" in said
     fields = ("shard", "hour", "begin", "end")
     assert [[str(part[name]) for name in fields] for part in filled["coming"]] == [

@@ -68,7 +68,7 @@ def test_the_verb_that_the_refusal_names_puts_the_label_right(
     assert world.identities() == before
     world.land(logstore=labelled)
     world.assert_each_log_once()
-    for verb in (("verify",), ("plan",), ("describe",), ("windows",)):
+    for verb in (("verify",), ("land", "--dry-run"), ("describe",), ("landings", "show")):
         assert command(*verb)["code"] == 0, verb
     assert len({r["__origin__"] for r in world.table_rows()}) == 1
 

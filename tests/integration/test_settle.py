@@ -219,7 +219,7 @@ def test_what_cannot_be_proven_is_not_rolled_back(started: World, command: Comma
     """An unknown snapshot, the present one, one whose files are gone: each says so and changes nothing."""
     _, wanted, newest = snapshots(started)
     unknown = command("table", "rollback", "12345", "--execute")
-    assert unknown["code"] == EXIT_USAGE and "sls-lake windows" in unknown["error"]
+    assert unknown["code"] == EXIT_USAGE and "sls-lake landings show" in unknown["error"]
     same = command("table", "rollback", str(newest), "--execute")
     assert same["code"] == EXIT_USAGE and "nothing to roll back" in same["error"]
     for path in started.published():

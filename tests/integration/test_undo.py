@@ -7,7 +7,7 @@ from pyiceberg.table.snapshots import Operation
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.describe import lacking_hours
-from pipelines.landing.inspection.history import history
+from pipelines.landing.inspection.landings import landings_of
 from pipelines.landing.ledger.codec import VERB_KEY
 from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.summary import summary_of, total_records
@@ -55,7 +55,7 @@ def test_an_hour_is_taken_back_stays_away_and_comes_with_a_backfill(started: Wor
     proof = command("verify")
     assert proof["code"] == 0 and proof["ok"]
     assert all(NEXT in shard["withdrawn"][0] for shard in proof["shards"])
-    assert {m["cause"] for m in command("windows")["missing"]} == {"withdrawn"}
+    assert {m["cause"] for m in command("landings", "show")["missing"]} == {"withdrawn"}
 
     there, files = started.table.metadata, started.files()
     dry = command("backfill", "--from", NEXT, "--dry-run")
@@ -196,7 +196,7 @@ def test_a_rollback_brings_an_undone_hour_back_and_another_takes_it_away_again(s
 
 def test_files_that_left_are_orphans_only_once_no_snapshot_has_them(started: World) -> None:
     execute(started.lake, undo_of(started))
-    assert history(started.logstore, started.lake, floor_s=-3600, clock=SYSTEM_CLOCK).orphans == ()
+    assert landings_of(started.logstore, started.lake, floor_s=-3600, clock=SYSTEM_CLOCK).orphans == ()
     table = started.table
     head = table.current_snapshot()
     assert head is not None

@@ -14,7 +14,7 @@ import pytest
 from pipelines.cli import logstores
 from pipelines.cli.backfill import follow
 from pipelines.cli.hours import HOUR
-from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, VERBS, cli, run, sentence
+from pipelines.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, VERBS, cli, run, sentence
 from pipelines.cli.output import Output, moment, shown, span
 from pipelines.dagster_client import Progress
 from pipelines.landing.hours import check_begun, hour_text
@@ -162,6 +162,23 @@ def test_a_stream_that_the_shell_has_closed_leads_nowhere_and_no_file_gets_its_n
     )
     assert done.returncode == 0
     assert int(seen.read_text()) > 2
+
+
+def test_a_stop_while_the_program_is_imported_is_an_end_without_a_trace(tmp_path: Path) -> None:
+    program = (
+        "import os, signal, sys\n"
+        "class Stop:\n"
+        "    def find_spec(self, name, *more):\n"
+        "        if name == 'pipelines.cli.logstores':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Stop())\n"
+        "from pipelines.cli.start import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "describe"], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert (done.returncode, done.stderr) == (EXIT_INTERRUPTED, "sls-lake: stopped; nothing was begun\n")
 
 
 @pytest.mark.parametrize("words", [["describe", "--debug"], ["--debug", "describe"]])

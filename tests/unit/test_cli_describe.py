@@ -8,8 +8,8 @@ import pytest
 from pipelines.cli.describe import HOURS_SHOWN, show, show_files
 from pipelines.cli.output import Output
 from pipelines.landing.inspection.describe import ShardView
-from pipelines.landing.inspection.history import HourFiles
 from pipelines.landing.inspection.runway import CURE, Runway, ShardRunway
+from pipelines.landing.inspection.table_files import HourFiles
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.watch.health import TimeLeft, Vitals
 from sls_io.values.window import Cursor

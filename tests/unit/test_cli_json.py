@@ -33,7 +33,7 @@ OWN_WORLD = {
     ("metrics",),
 }
 """Verbs that start a world or a program of their own (doctor: Spark), or need no logstore that is set up."""
-READ_ONLY = [("verify",), ("plan",), ("describe",), ("windows",)]
+READ_ONLY = [("verify",), ("land", "--dry-run"), ("describe",), ("landings", "show")]
 
 
 def verbs(group: click.Group, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:

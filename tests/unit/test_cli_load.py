@@ -352,7 +352,7 @@ def test_describe_before_anything_has_landed_shows_the_shards(
     shards = json.loads(capsys.readouterr().out)["shards"]
     assert [s["shard"] for s in shards] == [0, 1, 2]
     assert all(s["frontier"] is None and s["checkpoint"] is None for s in shards)
-    assert run(["plan"]) == 0
+    assert run(["land", "--dry-run"]) == 0
     assert "nothing has landed yet" in capsys.readouterr().out
     assert run(["verify"]) == EXIT_FAILED
     assert "nothing has landed" in capsys.readouterr().out
@@ -373,7 +373,7 @@ def test_a_plan_before_the_first_landing_refuses_what_the_landing_would(
     assert run(["load", "--rows", "10", "--create"]) == 0
     (project / "pipelines" / "defs" / "clicks" / "defs.yaml").write_text(f"{CLICKS}  {setting}\n")
     capsys.readouterr()
-    assert run(["plan"]) == EXIT_USAGE
+    assert run(["land", "--dry-run"]) == EXIT_USAGE
     assert told in capsys.readouterr().err
 
 

@@ -428,8 +428,8 @@ def test_an_hour_says_each_number_once_and_no_empty_table() -> None:
 
 
 def test_what_markdown_would_eat_is_shown_as_it_is_except_in_backticks() -> None:
-    said = metadata.bullets(["`sls-lake plan -l a_b` and __error__ of *x*", "one ` alone_"]).value
-    assert said == "- `sls-lake plan -l a_b` and \\_\\_error\\_\\_ of \\*x\\*\n- one \\` alone\\_"
+    said = metadata.bullets(["`sls-lake land --dry-run -l a_b` and __error__ of *x*", "one ` alone_"]).value
+    assert said == "- `sls-lake land --dry-run -l a_b` and \\_\\_error\\_\\_ of \\*x\\*\n- one \\` alone\\_"
 
 
 def test_the_page_shows_no_column_s_description_in_bold() -> None:

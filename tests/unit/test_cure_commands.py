@@ -161,11 +161,11 @@ def test_a_cure_of_a_project_with_two_logstores_names_the_one_it_is_for(
     monkeypatch.chdir(make_project(tmp_path, clicks=CLICKS, orders=CLICKS.replace("clicks", "orders")))
     monkeypatch.setenv("SLS_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path / "var"))
-    assert run(["windows"]) == EXIT_USAGE
+    assert run(["landings", "show"]) == EXIT_USAGE
     capsys.readouterr()
-    assert run(["windows", "-l", "orders"]) in (EXIT_USAGE, EXIT_FAILED)
+    assert run(["landings", "show", "-l", "orders"]) in (EXIT_USAGE, EXIT_FAILED)
     assert "\n  sls-lake describe -l orders" in capsys.readouterr().err
-    run(["windows", "-l", "orders", "--json"])
+    run(["landings", "show", "-l", "orders", "--json"])
     (cure,) = json.loads(capsys.readouterr().out)["error"]["cures"]
     assert cure["call"] == "sls-lake describe -l orders"
 
@@ -173,8 +173,8 @@ def test_a_cure_of_a_project_with_two_logstores_names_the_one_it_is_for(
 def test_a_command_names_a_logstore_as_it_was_chosen_and_by_its_name_where_nobody_chose() -> None:
     plain = logstore()
     chosen = (plain, plain.chosen_as("web"), plain.chosen_as(""))
-    assert [commands.shown(commands.PLAN, one.option) for one in chosen] == [
-        f"sls-lake plan -l {plain.name}",
-        "sls-lake plan -l web",
-        "sls-lake plan",
+    assert [commands.shown(commands.DRY_RUN, one.option) for one in chosen] == [
+        f"sls-lake land --dry-run -l {plain.name}",
+        "sls-lake land --dry-run -l web",
+        "sls-lake land --dry-run",
     ]

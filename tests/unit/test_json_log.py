@@ -86,12 +86,12 @@ def test_a_command_speaks_json_and_what_it_shows_stays_text(tmp_path: Path) -> N
             [program, *arguments], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
         )
 
-    nowhere = typed("plan")
+    nowhere = typed("land", "--dry-run")
     assert nowhere.returncode == 2
     (said,) = map(json.loads, nowhere.stderr.splitlines())
     assert said["level"] == "ERROR" and said["message"].startswith(f"sls-lake: {tmp_path} is in no project")
     (usage,) = map(json.loads, typed("frob").stderr.splitlines())
     assert "No such command 'frob'" in usage["message"]
     assert typed("--version").stdout.startswith("sls-lake") and not typed("--version").stderr
-    wrong = typed("plan", word="xml")
+    wrong = typed("land", word="xml")
     assert wrong.returncode == 2 and "SLS_LAKE_LOG is xml: it is json" in wrong.stderr

@@ -161,7 +161,7 @@ def test_a_setting_beside_attributes_is_wrong_in_a_file_of_any_type(
     said = json.loads(capsys.readouterr().out)
     assert "reset: no such key beside `type:`" in said["logstores"][0]["wrong"]
     assert f"{theirs}, line 2: attribute: " in said["others_wrong"][0]
-    assert run(["plan"]) != 0
+    assert run(["land", "--dry-run"]) != 0
     assert "a setting belongs under `attributes:`" in " ".join("".join(capsys.readouterr()).split())
 
 
@@ -224,7 +224,7 @@ def test_two_logstores_of_one_name_are_found_before_dagster_meets_them(
 
 
 @pytest.mark.parametrize(
-    "verb", ["land", "plan", "backfill --from 2026-11-20-00:00", "table adopt", "table register"]
+    "verb", ["land", "land --dry-run", "backfill --from 2026-11-20-00:00", "table adopt", "table register"]
 )
 def test_what_check_says_of_two_logstores_of_one_name_the_verbs_that_land_say_before_they_ask_anybody(
     project: Path, capsys: pytest.CaptureFixture[str], verb: str

@@ -290,7 +290,7 @@ def _send(lake: Lake, table: Table, request: publish.Request, there: Callable[[T
         raise LandingUnknown(
             f"the answer to the commit was lost and {name} cannot be read: {error}. Asking for "
             "the same again is safe",
-            cures=(commands.WINDOWS.plus(does="shows whether it is there, when the table can be read"),),
+            cures=(commands.LANDINGS.plus(does="shows whether it is there, when the table can be read"),),
         ) from error
     found = None if reloaded is None else there(reloaded)
     if found:

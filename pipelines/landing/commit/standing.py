@@ -47,5 +47,5 @@ def commits(table: str) -> Iterator[Made]:
             raise
         raise CommitStands(
             f"{made.what} and stands. What came after it failed: {error}",
-            cures=(commands.WINDOWS.plus(does="before you ask for the same again"),),
+            cures=(commands.LANDINGS.plus(does="before you ask for the same again"),),
         ) from error

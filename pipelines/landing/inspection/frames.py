@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from pipelines.landing.inspection.describe import describe
-from pipelines.landing.inspection.history import Interval, history
+from pipelines.landing.inspection.landings import Interval, landings_of
 from pipelines.landing.logstore import Logstore, load_logstore
 from pipelines.landing.table.lake import Lake
 from sls_io.values.window import HOUR_S
@@ -81,18 +81,18 @@ class LedgerFrames:
         landed_at, snapshot_id, run, deed  the landing: when, which snapshot, by which attempt; what a person
                     or the maintenance did, where no landing made the snapshot, else ""
         shard, receive_hour, begin, end    the window, [begin, end)
-        rows, raw_bytes, flags             what came in it; flags as `sls-lake windows` shows them
+        rows, raw_bytes, flags             what came in it; flags as `sls-lake landings show RUN` shows them
         in_table    not so after a rollback
         withdrawn   taken back since, wholly or in part, and not landed again
 
-        Raises as `history` does.
+        Raises as `landings_of` does.
         """
         return _frame(
             (
                 {
-                    "landed_at": _time(entry.at_ms / 1000),
+                    "landed_at": _time(entry.at_s),
                     "snapshot_id": entry.snapshot_id,
-                    "run": entry.run,
+                    "run": entry.attempt,
                     "deed": "" if entry.deed is None else str(entry.deed.operation),
                     "origin": entry.origin,
                     "shard": landed.window.shard,
@@ -105,7 +105,8 @@ class LedgerFrames:
                     "in_table": entry.in_table,
                     "withdrawn": landed.window in entry.withdrawn,
                 }
-                for entry in history(self.logstore, self.lake, orphans=False).entries
+                for entry in landings_of(self.logstore, self.lake, orphans=False).found
+                if entry.at_s is not None
                 for landed in entry.windows
             ),
             WINDOWS,
@@ -152,7 +153,7 @@ class LedgerFrames:
 
     def gaps(self) -> pd.DataFrame:
         """The intervals [begin, end) that are not in the table and that no live run waits for, with their
-        cause; `end` is <NA> where nobody knows it. Raises as `history` does."""
+        cause; `end` is <NA> where nobody knows it. Raises as `landings_of` does."""
         return _frame((asdict(i) for i in self._missing() if i.cause != _WITHDRAWN), INTERVALS)
 
     def withdrawn(self) -> pd.DataFrame:
@@ -160,7 +161,7 @@ class LedgerFrames:
         return _frame((asdict(i) for i in self._missing() if i.cause == _WITHDRAWN), INTERVALS)
 
     def _missing(self) -> tuple[Interval, ...]:
-        return history(self.logstore, self.lake, orphans=False).missing
+        return landings_of(self.logstore, self.lake, orphans=False).missing
 
 
 def open_ledger(logstore: Logstore | Path | str, lake: Lake | None = None) -> LedgerFrames:

@@ -15,7 +15,7 @@ from functools import partial
 
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.operation import Planned
-from pipelines.landing.inspection.landings import OneLanding, Stage, landings_in
+from pipelines.landing.inspection.landings import OneLanding, Stage, landings_in, one_of
 from pipelines.landing.ledger import epochs
 from pipelines.landing.ledger.place import Trust, look_at
 from pipelines.landing.ledger.values import Deed, Operation
@@ -39,7 +39,7 @@ def plan_abort(
     be trusted, else as `landings_of`.
     """
     place = look_at(lake, logstore.table, trust=Trust.SOUND)
-    landing = landings_in(place.table, logstore, clock=clock).one(run)
+    landing = one_of(landings_in(place.table, logstore, clock=clock), run)
     if landing.state is Stage.COMMITTED:
         raise ConfigError(
             f"landing {landing.run} is committed (snapshot {landing.snapshot_id}): nothing is to be aborted. "

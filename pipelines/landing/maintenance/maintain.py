@@ -40,7 +40,7 @@ from pipelines.landing.contents import sameness
 from pipelines.landing.contents.spread import HERE, Spread
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection import cures
-from pipelines.landing.inspection.history import Orphan, find_orphans, needed_by
+from pipelines.landing.inspection.table_files import Orphan, find_orphans, needed_by
 from pipelines.landing.ledger.place import Looked, look_at
 from pipelines.landing.ledger.reading import Misread, Unreadable, live_rows, manifests_of
 from pipelines.landing.ledger.state import held_columns, landed_snapshot, others_here, others_text

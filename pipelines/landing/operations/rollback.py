@@ -287,14 +287,14 @@ def _target(table: Table, snapshot_id: int) -> Snapshot:
     if target is None:
         raise ConfigError(
             f"snapshot {snapshot_id} is not in the history of table {name} (any more)",
-            cures=(commands.WINDOWS,),
+            cures=(commands.LANDINGS,),
         )
     if not is_landing(target):
         older = next((s.snapshot_id for s in ancestry(table, snapshot_id) if is_landing(s)), None)
         said = f"; the landing before it is {older}" if older else ""
         raise ConfigError(
             f"snapshot {snapshot_id} of table {name} is no landing of sls-lake{said}",
-            cures=(commands.WINDOWS,),
+            cures=(commands.LANDINGS,),
         )
     return target
 
@@ -332,7 +332,7 @@ def _files_then(table: Table, target: Snapshot) -> dict[str, DataFile]:
     except Unreadable as error:
         raise LedgerBroken(
             f"snapshot {target.snapshot_id} of table {'.'.join(table.name())} cannot be had back: {error}",
-            cures=(Do("restore the file"), commands.WINDOWS.plus(does="lists others to choose from")),
+            cures=(Do("restore the file"), commands.LANDINGS.plus(does="lists others to choose from")),
         ) from error
 
 
@@ -359,7 +359,7 @@ def _check_accepted(past: PastLanding, removed: Forgotten, *, without_missing: b
                 cures=(*_instead(past, past.gone), commands.VERIFY),
             )
         if no is No.STRANGE or (no is No.MISSING and not without_missing):
-            older = commands.WINDOWS.plus(does="lists older ones to choose from")
+            older = commands.LANDINGS.plus(does="lists older ones to choose from")
             holed = commands.rollback(past.id, "--without-missing", does="goes there all the same")
             named = commands.VERIFY_PULL.plus(does="names what brings them back"), holed
             raise LedgerBroken(

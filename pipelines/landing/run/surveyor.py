@@ -3,7 +3,7 @@
 A run asks, and whoever wants to know what the next run would do, in the very words of the run.
 
 Nothing is decided here. What comes out are surveys: of each shard its head, the hour edges from its frontier
-on, and what else the service said. So a test and the verb `plan` can ask `plan_live` with the same values.
+on, and what else the service said. So a test and `land --dry-run` can ask `plan_live` with the same values.
 Edges are asked for by time, never made of cursors: a number between two cursors may name nothing.
 """
 

@@ -302,7 +302,7 @@ def _lag(waits: Waits, logstore: Logstore) -> Finding:
         said,
         numbers,
         waits.unread,
-        () if level is Level.OK else (commands.PLAN,),
+        () if level is Level.OK else (commands.DRY_RUN,),
         said=_LINES_MAX,
     )
 

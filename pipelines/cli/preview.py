@@ -1,14 +1,13 @@
-"""`sls-lake plan`: what a run would do now, and why each other shard waits. Claims nothing."""
+"""`sls-lake land --dry-run`: what a run would do now, and why each other shard waits. Claims nothing."""
 
 from dataclasses import asdict
 
-import click
 from rich.markup import escape
 
 from pipelines.cli.backlog import say_backlog
-from pipelines.cli.logstores import logstore_option, resolve_to_land
-from pipelines.cli.output import Output, moment, verb
+from pipelines.cli.output import Output, moment
 from pipelines.landing.inspection.describe import preview
+from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import FIRST_RUN, PlanReport, notes_of
 from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
@@ -16,12 +15,8 @@ from sls_io.planning.waits import Why
 from sls_io.wire.client import SlsClient
 
 
-@click.command("plan")
-@logstore_option
-@verb
-def plan(output: Output, *, name: str | None) -> None:
-    """Show what a run would land now and why the other shards wait."""
-    logstore = resolve_to_land(name)
+def show_preview(output: Output, logstore: Logstore) -> None:
+    """What a run of the logstore would land now and why the other shards wait."""
     with SlsClient(logstore.service) as client:
         report = preview(logstore, Lake.default(), client)
     show(output, report)
