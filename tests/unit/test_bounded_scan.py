@@ -245,3 +245,17 @@ def test_what_another_reader_cannot_read_is_damaged_wherever_the_bit_is(tmp_path
 
     assert unreadable
     assert called_whole == []
+
+
+def test_a_manifest_is_damaged_where_another_reader_says_so_and_undecided_where_that_one_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = tmp_path / "one-m0.avro", tmp_path / "other-m0.avro"
+    one.write_bytes(b"Obj\x01 no manifest")
+    other.write_bytes(b"Obj\x01 no manifest either")
+    assert second_look.manifest(PyArrowFileIO(), str(one)) == "another reader fails at it, too"
+    (tmp_path / "pyiceberg_core.py").write_text("raise SystemExit(7)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(second_look.Undecided, match="ended with 7"):
+        second_look.manifest(PyArrowFileIO(), str(other))
+    assert second_look.manifest(PyArrowFileIO(), str(one)), "what is known is not asked again"

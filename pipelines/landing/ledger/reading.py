@@ -19,11 +19,12 @@ import pyarrow.compute as pc
 from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestFile
-from pyiceberg.table import DataScan, FileScanTask, ManifestGroupPlanner, Table
+from pyiceberg.table import DataScan, FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField, PrimitiveType
 
 from pipelines.landing.hours import hour_text
+from pipelines.landing.ledger.manifests import Planner, manifests_in
 from pipelines.landing.table import commands, second_look
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import origin_place
@@ -148,7 +149,7 @@ def manifests_of(table: Table, snapshot: Snapshot | None) -> list[ManifestFile]:
     if snapshot is None:
         return []
     with reading(table, snapshot.manifest_list):
-        return snapshot.manifests(table.io)
+        return manifests_in(table.io, snapshot.manifest_list)
 
 
 def entries_of(table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
@@ -160,7 +161,9 @@ def entries_of(table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
 def tasks_of(table: Table, scan: DataScan) -> list[FileScanTask]:
     """The files that a scan of `table` would read. Raises as `reading` does."""
     try:
-        return list(scan.plan_files())
+        snapshot = scan.snapshot()
+        manifests = manifests_in(table.io, snapshot.manifest_list) if snapshot is not None else []
+        return list(Planner(table.metadata, table.io, scan.row_filter).plan_files(manifests))
     except Exception as error:
         raise _told(table, manifests_of(table, scan.snapshot()), error) from error
 
@@ -168,7 +171,7 @@ def tasks_of(table: Table, scan: DataScan) -> list[FileScanTask]:
 def tasks_in(table: Table, manifests: Collection[ManifestFile]) -> list[FileScanTask]:
     """The files that a snapshot of these manifests alone would show. Raises as `reading` does."""
     try:
-        return list(ManifestGroupPlanner(table.metadata, table.io).plan_files(manifests))
+        return list(Planner(table.metadata, table.io).plan_files(manifests))
     except Exception as error:
         raise _told(table, manifests, error) from error
 
@@ -352,7 +355,7 @@ def listed_files(table: Table, snapshot: Snapshot, seen: dict[str, frozenset[str
     """
     with suppress(Exception):  # which one it is does not matter here
         paths = {snapshot.manifest_list}
-        for manifest in snapshot.manifests(table.io):
+        for manifest in manifests_in(table.io, snapshot.manifest_list):
             path = manifest.manifest_path
             if path not in seen:
                 entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
