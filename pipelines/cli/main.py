@@ -5,7 +5,7 @@ that lands needs Spark.
 
 Exit codes: 0 done; 1 it was tried and failed, or a check is red; 2 what was asked for cannot
 work (usage, configuration) and nothing was started; 3 nothing is wrong, and logs that can still be
-landed are owed (`verify`); 130 stopped by Ctrl-C.
+landed are owed (`verify`); 130 stopped by Ctrl-C; 141 whoever reads the output has gone (`| head`).
 
 With `--json` an error is a document on stdout, too, unless the verb has printed its own:
 {"error": {"kind", "message", "exit_code"}}, with "cures" where something settles it, each {"call", "does"} or
@@ -21,7 +21,7 @@ import os
 import shlex
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import ModuleType
 from typing import Any, Final
@@ -31,7 +31,7 @@ from click.shell_completion import CompletionItem
 
 from pipelines.cli import session as sessions
 from pipelines.cli.logstores import LOGSTORE_OPTIONS, check_named, logstore_option
-from pipelines.cli.session import DEBUG, SAID, UNWRITTEN
+from pipelines.cli.session import BEGUN, DEBUG, SAID, UNWRITTEN
 from pipelines.landing import json_log
 from pipelines.landing.table.commands import PROGRAM, documents, line
 from pipelines.landing.umask import keep_others_out
@@ -49,6 +49,7 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_OWED: Final = 3
 EXIT_INTERRUPTED: Final = 130
+EXIT_PIPE: Final = 141
 TYPED_CHARS_MAX: Final = 800
 
 VERBS: Final = {
@@ -199,6 +200,9 @@ def run(arguments: Sequence[str]) -> int:
 
     try:
         code = cli.main(args=list(arguments), prog_name="sls-lake", standalone_mode=False, obj=session)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return told(error.exit_code, "usage", "a verb is missing")
     except click.ClickException as error:
         # It repeats what was typed, whatever that is.
         shown = printable(error.format_message(), TYPED_CHARS_MAX)
@@ -211,18 +215,28 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         # The reader of our output went away (`| head`): not an error of ours, and stdout is gone.
         sys.stderr.close()
-        return EXIT_FAILED
+        return EXIT_PIPE
     except Exception as error:
-        if isinstance(error, OSError) and session.get(UNWRITTEN):
-            _let_go_of_stdout()
-            err(logging.ERROR, f"sls-lake: {unwritten(error)}")
-            return EXIT_FAILED
-        if session.get(DEBUG):
-            traceback.print_exc()
-        named = _say(error, session)
-        code = EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
-        return told(code, kind_of(error), sentence(error), facts(error, named))
+        return _failed(error, session, told)
     return code if isinstance(code, int) else 0
+
+
+def _failed(error: Exception, session: Mapping[str, Any], told: Callable[..., int]) -> int:
+    """The exit code of a verb that ended with an error, which is said; `told` is who says it to programs."""
+    if _is_stop(error):
+        err(logging.WARNING, _STOPPED)
+        return told(EXIT_INTERRUPTED, "stopped", _STOPPED)
+    # Before a verb has begun all that is written is its help.
+    unwritten_yet = session.get(UNWRITTEN) or not session.get(BEGUN)
+    if isinstance(error, OSError) and unwritten_yet and error.filename is None:
+        _let_go_of_stdout()
+        err(logging.ERROR, f"sls-lake: {unwritten(error)}")
+        return EXIT_FAILED
+    if session.get(DEBUG):
+        traceback.print_exc()
+    named = _say(error, session)
+    code = EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
+    return told(code, kind_of(error), sentence(error), facts(error, named))
 
 
 def _say(error: Exception, session: Mapping[str, Any]) -> str:
@@ -256,6 +270,18 @@ def unwritten(error: OSError) -> str:
         f"standard output cannot be written: {error.strerror or type(error).__name__}. Make room where it "
         "goes, or send it elsewhere. The verb ended there: ask again what it did before you repeat it"
     )
+
+
+def _is_stop(error: BaseException | None) -> bool:
+    """Whether a Ctrl-C is behind it. Story: a library is imported, checks its own classes, and calls whatever
+    ends that an error of the class."""
+    seen = set[int]()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _let_go_of_stdout() -> None:

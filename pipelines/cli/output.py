@@ -33,7 +33,7 @@ from rich.table import Table
 from pipelines.cli import session
 from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.progress import Line, line
-from pipelines.cli.session import DEBUG, DRY_RUN, SAID, UNWRITTEN
+from pipelines.cli.session import BEGUN, DEBUG, DRY_RUN, SAID, UNWRITTEN
 from pipelines.landing import json_log
 from pipelines.landing.commit.effect import Note
 from pipelines.landing.hours import hour_text, hours_text
@@ -133,7 +133,7 @@ class Output:
         self.table(
             [">" * (n in numbers) + heading(n) for n in wanted],
             [[cell(n, row.get(n)) for n in wanted] for row in rows[:_ROWS_MAX]],
-            less=less,
+            less=[name for name in map(heading, less) if name in map(heading, wanted)],
         )
         if len(rows) > _ROWS_MAX:
             self.say(f"and {len(rows) - _ROWS_MAX:,} more; --json has all")
@@ -159,7 +159,7 @@ class Output:
             width = max(_width(self._drawn(columns, longest, title, out)), 1)
             whole = self._drawn(columns, _stacked(cells), title, out)
             with written():
-                Console(file=self._console.file, width=width, emoji=False).print(whole, highlight=False)
+                _Printer(file=self._console.file, width=width, emoji=False).print(whole, highlight=False)
             return
         left = list(less)
         while not (fits := _width(self._drawn(columns, longest, title, out)) <= self._console.width) and left:
@@ -223,6 +223,7 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
     @click.option("--debug", is_flag=True, help="Show the trace of an error.")
     @functools.wraps(function)
     def run(*, as_json: bool, wide: bool, debug: bool, **arguments: Any) -> None:
+        session.keep(BEGUN, True)
         if debug:
             session.keep(DEBUG, True)
         with _waits_told():
@@ -356,12 +357,19 @@ def megabytes(size: float) -> str:
     return f"{size / 1e6:,.1f} MB"
 
 
+class _Printer(Console):
+    """Leaves it to the caller what becomes of a verb whose reader has gone; rich's ends with 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def _console(file: IO[str], width: int | None = None) -> Console:
     # Without pictures: a role's name, acs:ram::1234:role/lake, has two of their names in it.
-    console = Console(file=file, width=width, emoji=False)
+    console = _Printer(file=file, width=width, emoji=False)
     if width or console.is_terminal:
         return console
-    return Console(file=file, width=WIDTH_WITHOUT_TERMINAL, emoji=False)
+    return _Printer(file=file, width=WIDTH_WITHOUT_TERMINAL, emoji=False)
 
 
 def _longest(rows: Sequence[Sequence[str]]) -> list[list[str]]:

@@ -4,9 +4,9 @@ import shlex
 
 import click
 
-SAID, UNWRITTEN, DEBUG = "said", "unwritten", "debug"
-"""Set in click's object once a verb has printed its JSON document: an error after it prints no other; where
-standard output could not be written; and where the trace of an error was asked for."""
+BEGUN, SAID, UNWRITTEN, DEBUG = "begun", "said", "unwritten", "debug"
+"""Set in click's object once its verb does something; once it has printed its JSON document, after which an
+error prints no other; where standard output could not be written; where somebody asked for a trace."""
 DRY_RUN = "--dry-run"
 """The option of verbs that do at once what they are asked for."""
 LOGSTORE, TYPED, SETTINGS = "logstore", "typed", "settings"

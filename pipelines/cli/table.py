@@ -149,7 +149,8 @@ def _renaming(text: str) -> tuple[str, str]:
         multiple=True,
         metavar="NAME",
         help="Give this column the type that the logstore declares: in place where Iceberg can (int to long, "
-        "float to double); else the column gets another name, and one of the declared type begins beside it.",
+        "float to double); else the column gets another name, and one of the declared type begins beside it. "
+        "May be given again.",
     ),
     click.option(
         "--restore",

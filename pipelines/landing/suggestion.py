@@ -46,7 +46,6 @@ _FINE_DIGITS: Final = 15
 _NO_NUMBER: Final = re.compile(rb"\+|-?0\d")
 """A number would lose the sign of a telephone number, the zeros of an article's."""
 
-_NO_NAME: Final = "no column can be called so: letters, digits, _ . -, and none in two cases"
 Contents = Sequence[tuple[str, bytes]]
 """The keys and values of one log."""
 
@@ -100,13 +99,8 @@ def _of_key(key: str, values: list[bytes], logs: int, names: Sequence[str]) -> S
     fewest misfits, of equal ones the first of `_candidates`. Where even that has too many, a string."""
     try:
         check_names([*names, key])
-    except WrongColumn:
-        return Suggested(
-            key,
-            "",
-            len(values),
-            why=_NO_NAME,
-        )
+    except WrongColumn as error:
+        return Suggested(key, "", len(values), why=error.why)
     if len(values) < RARE * logs:
         return Suggested(key, "", len(values), why="fewer than 1 of 100 logs have it")
     misfits = {text: _misfits(text, values) for text in _candidates(key, values)}
@@ -209,15 +203,20 @@ def lines(found: Sequence[Suggested], logs: int) -> list[str]:
     """`columns:` as YAML, with what the sample said of each key."""
     if not any(one.type for one in found):
         return ["columns: {}"]
-    entries = [
-        (yaml.safe_dump({one.key: one.type}, allow_unicode=True, width=10_000).strip(), one)
-        for one in found
-        if one.type
-    ]
+    entries = [(_entry(one.key, one.type), one) for one in found if one.type]
     width = max(len(text) for text, _ in entries)
     told = [f"  {text:<{width}}  # {_said(one, logs)}" for text, one in entries]
     left = [f"  # In __rest__: {printable(one.key, 60)}: {one.why}" for one in found if not one.type]
     return ["columns:", *told, *left]
+
+
+def _entry(key: str, kind: str) -> str:
+    """`key: kind` in a line. Of a key of over 122 characters PyYAML makes two, unless it is written alone."""
+    text = yaml.safe_dump({key: kind}, allow_unicode=True, width=10_000).strip()
+    if not text.startswith("? "):
+        return text
+    alone = yaml.safe_dump(key, allow_unicode=True, width=10_000, default_style='"').strip()
+    return f"{alone}: {text.rpartition(': ')[2]}"
 
 
 def _said(one: Suggested, logs: int) -> str:

@@ -67,6 +67,24 @@ def test_a_type_that_iceberg_cannot_change_begins_beside_the_old_column(
     assert command("verify")["code"] == 0
 
 
+def test_two_types_that_changed_are_settled_by_the_command_that_is_printed_and_one_by_one(
+    landed: World, command: Command, tmp_path: Path
+) -> None:
+    declare(landed, tmp_path, n="string", status="double")
+    with pytest.raises(ConfigError) as refused:
+        landed.land()
+    assert refused.value.cures == (retype("n", "status"),)
+    first = command(*COLUMNS, "--retype", "n", "--execute")
+    assert first["changes"] == ["n becomes n_long, with all its values", "n begins as string"]
+    assert "nothing lands" in note(first, "status")
+    with pytest.raises(ConfigError) as refused:
+        landed.land()
+    assert refused.value.cures == (retype("status"),)
+    assert command(*COLUMNS, "--retype", "status", "--execute")["code"] == 0
+    assert landed.land().rows == 10
+    assert command("verify")["code"] == 0
+
+
 def test_a_type_that_iceberg_can_change_keeps_the_column(
     landed: World, command: Command, tmp_path: Path
 ) -> None:

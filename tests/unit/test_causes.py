@@ -87,6 +87,7 @@ STORED = {
     "repeated key status": False,
     "a key is not UTF-8": False,
     "time is missing": False,
+    "time is missing or over 32 bits": False,
     "bytes withheld: a key declared drop or hash may be in them": False,
 }
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from pipelines.cli import logstores
 from pipelines.cli.backfill import follow
 from pipelines.cli.hours import HOUR
-from pipelines.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, VERBS, cli, run, sentence
+from pipelines.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_PIPE, EXIT_USAGE, VERBS, cli, run, sentence
 from pipelines.cli.output import Output, moment, shown, span
 from pipelines.dagster_client import Progress
 from pipelines.landing.hours import check_begun, hour_text
@@ -122,13 +123,22 @@ def test_a_service_that_does_not_answer_exits_with_1_and_one_sentence(
     assert said.err.count("\n") == 1
 
 
+def test_a_narrow_terminal_names_the_columns_with_values_that_it_leaves_out_by_their_headings() -> None:
+    shown_ones = io.StringIO()
+    row = {"run": "9f31c0de", "first_s": 1_790_000_000.0, "last_s": None, "state": "open", "size": None}
+    Output(file=shown_ones, width=20).records([row], less=("size", "last_s", "first_s"))
+    assert "without first file (UTC): the" in " ".join(shown_ones.getvalue().split())
+
+
 def test_an_error_that_nobody_foresaw_is_one_line_without_a_trace() -> None:
     text = sentence(ValueError("first\nsecond"))
     assert text.startswith("ValueError: first (") and "--debug" in text and "\n" not in text
     assert sentence(InvariantBroken("a is not b")) == "a is not b"
 
 
-@pytest.mark.parametrize("arguments", [["check"], ["check", "--json"]])
+@pytest.mark.parametrize(
+    "arguments", [["check"], ["check", "--json"], ["--help"], ["landings", "show", "--help"], ["--version"]]
+)
 def test_an_output_that_takes_no_more_is_named_once(project: Path, arguments: list[str]) -> None:
     program = "import sys; from pipelines.cli.main import main; main(sys.argv[1:])"
     with Path("/dev/full").open("w") as full:
@@ -164,21 +174,63 @@ def test_a_stream_that_the_shell_has_closed_leads_nowhere_and_no_file_gets_its_n
     assert int(seen.read_text()) > 2
 
 
-def test_a_stop_while_the_program_is_imported_is_an_end_without_a_trace(tmp_path: Path) -> None:
+def test_whoever_reads_the_output_has_gone_is_an_end_of_its_own(project: Path) -> None:
+    program = "import sys; from pipelines.cli.main import main; main(sys.argv[1:])"
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-c", program, "check"],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        cwd=project,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (EXIT_PIPE, "")
+
+
+def test_a_group_without_a_verb_shows_its_verbs(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["landings"]) == EXIT_USAGE
+    said = capsys.readouterr().err
+    assert said.count("Usage:") == 1 and "\n  abort  " in said and "\n  show   " in said
+
+
+STOPS = {
+    "the program": ("pipelines.cli.logstores", "pass", "sls-lake: stopped; nothing was begun"),
+    "a verb": ("pipelines.cli.check", "pass", "stopped; what was committed by then stays"),
+    "a library that calls it an error of its own": (
+        "pipelines.cli.check",
+        "raise ValueError('this class cannot be built') from stop",
+        "stopped; what was committed by then stays",
+    ),
+}
+
+
+@pytest.mark.parametrize(("module", "then", "says"), STOPS.values(), ids=STOPS)
+def test_a_stop_while_something_is_imported_is_an_end_without_a_trace(
+    project: Path, module: str, then: str, says: str
+) -> None:
     program = (
-        "import os, signal, sys\n"
+        "import os, signal, sys, time\n"
         "class Stop:\n"
         "    def find_spec(self, name, *more):\n"
-        "        if name == 'pipelines.cli.logstores':\n"
-        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        f"        if name == {module!r}:\n"
+        "            try:\n"
+        "                os.kill(os.getpid(), signal.SIGINT)\n"
+        "                signal.pause()\n"
+        "            except KeyboardInterrupt as stop:\n"
+        f"                {then}\n"
+        "                raise\n"
         "sys.meta_path.insert(0, Stop())\n"
         "from pipelines.cli.start import main\n"
         "main()\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, "describe"], capture_output=True, text=True, check=False, cwd=tmp_path
+        [sys.executable, "-c", program, "check"], capture_output=True, text=True, check=False, cwd=project
     )
-    assert (done.returncode, done.stderr) == (EXIT_INTERRUPTED, "sls-lake: stopped; nothing was begun\n")
+    assert done.returncode == EXIT_INTERRUPTED
+    assert done.stderr.strip().startswith(says) and done.stderr.strip().count("\n") == 0
 
 
 @pytest.mark.parametrize("words", [["describe", "--debug"], ["--debug", "describe"]])

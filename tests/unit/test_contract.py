@@ -184,6 +184,16 @@ def test_any_other_change_is_refused_and_names_the_way(before: str, after: str) 
     ]
 
 
+def test_several_types_that_changed_are_named_at_once_with_one_command() -> None:
+    with pytest.raises(
+        ConfigError, match=r"column 'a'.*; column 'b': the table has string, .* date\."
+    ) as caught:
+        evolved({"a": "int", "b": "string", "c": "int"}, {"a": "string", "b": "date", "c": "long"})
+    assert [cure.words for cure in caught.value.cures if isinstance(cure, Call)] == [
+        ("table", "columns", "--retype", "a", "--retype", "b")
+    ]
+
+
 def test_another_format_of_the_same_type_changes_nothing() -> None:
     assert evolved({"t": "timestamp(epoch_s)"}, {"t": "timestamp(iso)"}) is None
 

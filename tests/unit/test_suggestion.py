@@ -155,14 +155,15 @@ def test_what_a_person_may_want_to_know_of_values_stands_beside_them() -> None:
     assert (twice.type, twice.misfits) == ("string", 1) and "1 logs have it twice" in twice.why
     assert of("1", "", "").why == "2 are empty"
     assert "string(ENCODING)" in suggested([[("name", b"caf\xe9")]])[0].why
-    assert "no column can be called so" in suggested([[("a", b""), ("A", b"")]])[1].why
+    assert "differ only in case" in suggested([[("a", b""), ("A", b"")]])[1].why
+    assert "not beginning with a digit" in suggested([[("1x", b"")]])[0].why
 
 
 def test_what_yaml_reads_as_something_else_is_quoted() -> None:
-    keys = ["on", "null", "y", "1e3", "a.b"]
-    found = suggested([[(key, b"1") for key in keys]])
+    long = ["k" * 122, "m" * 123, "n" * 255]
+    found = suggested([[(key, b"1") for key in ("on", "null", "y", "1e3", "a.b", *long)]])
     declared = yaml.safe_load("\n".join(lines(found, 1)))["columns"]
-    assert declared == {"on": "int", "null": "int", "y": "int", "a.b": "int"}
+    assert declared == dict.fromkeys(["on", "null", "y", "a.b", *long], "int")
 
 
 @pytest.mark.parametrize(

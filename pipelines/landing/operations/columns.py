@@ -94,7 +94,7 @@ def plan_columns(
     after = _renamed(after, names)
     if retyped:
         last = table.metadata.last_column_id
-        after = contract.evolve(after, last_column_id=last, schema_id=schema.schema_id) or after
+        after = contract.evolve(after, last_column_id=last, schema_id=schema.schema_id, only=retyped) or after
     views = tuple(_views(after, contract, {} if names else held))
     view = Columns(logstore.table, views, tuple(_changes(schema, after, table.metadata.last_column_id)))
     if after == schema:

@@ -76,9 +76,11 @@ def resume(shards: Iterable[int]) -> Call:
     return Call(("shards", "resume", *map(str, shards)), harmless=True)
 
 
-def retype(column: str) -> Call:
-    """A column begins anew with the type that is declared."""
-    return Call(("table", "columns", "--retype", column), harmless=True)
+def retype(*columns: str) -> Call:
+    """Columns begin anew with the types that are declared."""
+    return Call(
+        ("table", "columns", *(word for name in columns for word in ("--retype", name))), harmless=True
+    )
 
 
 def of_hours(call: Call, span: str, does: str = "") -> Call:

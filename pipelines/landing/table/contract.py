@@ -18,7 +18,7 @@ double, and a removed key keeps its column, null from then on. Anything else is 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -181,9 +181,15 @@ class Contract:
         return Decoder(origin, self.declared, arrow_schema(table_schema))
 
     def evolve(
-        self, current: Schema, *, last_column_id: int = 0, schema_id: int | None = None
+        self,
+        current: Schema,
+        *,
+        last_column_id: int = 0,
+        schema_id: int | None = None,
+        only: Collection[str] | None = None,
     ) -> Schema | None:
-        """The schema the table needs for this contract, or None when `current` does.
+        """The schema the table needs for this contract, or None when `current` does. With `only`, other
+        columns keep the type they have.
 
         New ids begin after the highest of `current` and `last_column_id` (the table's, which also
         counts columns that are gone); `schema_id` is the new schema's, by default the next.
@@ -197,18 +203,8 @@ class Contract:
         long, which reads older files without a loss; `b` comes before `__rest__`, with the next id.
         """
         _check_system_columns(current)
-        wanted = {c.name: c for c in self.shown}
-        fields, changed = [], False
-        for field in current.fields:
-            column = wanted.get(field.name)
-            if column is not None and column.type != field.field_type:
-                if not widens(field.field_type, column.type):
-                    raise ConfigError(_refused(column, field), cures=(commands.retype(column.name),))
-                field = NestedField(
-                    field.field_id, field.name, column.type, required=field.required, doc=field.doc
-                )
-                changed = True
-            fields.append(field)
+        wider = _wider(current, [c for c in self.shown if only is None or c.name in only])
+        fields, changed = [wider.get(field.field_id, field) for field in current.fields], bool(wider)
         there = {f.name.lower(): f.name for f in current.fields}
         next_id = max(last_column_id, current.highest_field_id) + 1
         at = next(i for i, f in enumerate(fields) if f.name == _REST)
@@ -372,7 +368,7 @@ def _column(name: str, text: str) -> Column:
     try:
         kind, cast, pii = _parse(text)
     except ConfigError as error:
-        raise WrongColumn(f"columns.{name}: {error}", name) from None
+        raise WrongColumn(str(error), name, f"columns.{name}") from None
     label = text.split("(", maxsplit=1)[0] if text.startswith("timestamp") else text
     arrow = cast.type if cast is not None else pa.string()
     of_bytes = isinstance(cast, decoders.OfBytes)
@@ -484,9 +480,26 @@ def _check_system_columns(current: Schema) -> None:
         )
 
 
-def _refused(column: Column, field: NestedField) -> str:
+def _wider(current: Schema, columns: Iterable[Column]) -> dict[int, NestedField]:
+    """Fields of `current` with the wider type that is declared, by id.
+
+    Raises ConfigError where another one is declared, for all such columns at once: a command that settles
+    one would only bring the error of the next.
+    """
+    wanted = {column.name: column for column in columns}
+    differ = [(wanted[f.name], f) for f in current.fields if f.name in wanted]
+    differ = [(column, field) for column, field in differ if column.type != field.field_type]
+    if refused := [(c, f) for c, f in differ if not widens(f.field_type, c.type)]:
+        raise ConfigError(_refused(refused), cures=(commands.retype(*(c.name for c, _ in refused)),))
+    return {f.field_id: f.model_copy(update={"field_type": c.type}) for c, f in differ}
+
+
+def _refused(columns: Sequence[tuple[Column, NestedField]]) -> str:
+    each = "; ".join(
+        f"column {column.name!r}: the table has {field.field_type}, the contract says {column.text}"
+        for column, field in columns
+    )
     return (
-        f"column {column.name!r}: the table has {field.field_type}, the contract says {column.text}; "
-        f"only int to long and float to double change in place. Declare the table's type again, or let "
-        f"{column.name!r} begin anew and the old one keep its values under another name"
+        f"{each}. Only int to long and float to double change in place. Declare the table's types again, or "
+        "let what is declared begin anew beside the old columns, which keep their values under other names"
     )

@@ -35,11 +35,11 @@ _REST = "__rest__"
 
 
 class WrongColumn(ConfigError):
-    """A declared key cannot be a column as it is declared; `key` is the one."""
+    """A declared key cannot be a column as it is declared; `key` is the one, `why` says it in a sentence."""
 
-    def __init__(self, text: str, key: str) -> None:
-        super().__init__(text)
-        self.key = key
+    def __init__(self, why: str, key: str, place: str = "columns") -> None:
+        super().__init__(f"{place}: {why}")
+        self.key, self.why = key, why
 
 
 def check_names(names: Iterable[str]) -> None:
@@ -54,7 +54,7 @@ def check_names(names: Iterable[str]) -> None:
         twin = seen.setdefault(name.lower(), name)
         if twin != name:
             raise WrongColumn(
-                f"columns: {twin!r} and {name!r} differ only in case, which SQL does not tell apart; "
+                f"{twin!r} and {name!r} differ only in case, which SQL does not tell apart; "
                 f"leave one out, its values are then in {_REST}",
                 name,
             )
@@ -63,18 +63,16 @@ def check_names(names: Iterable[str]) -> None:
 def _check(name: str) -> None:
     if name.lower() in RESERVED:
         raise WrongColumn(
-            f"columns: {name!r} is a metadata column of Iceberg's, and Spark cannot read a column of that "
+            f"{name!r} is a metadata column of Iceberg's, and Spark cannot read a column of that "
             f"name beside it; leave it out, its values are then in {_REST} (reserved: "
             f"{', '.join(sorted(RESERVED))})",
             name,
         )
     if name.startswith("__"):
-        raise WrongColumn(
-            f"columns: {printable(name)!r} begins with '__', which is the system's; leave it out", name
-        )
+        raise WrongColumn(f"{printable(name)!r} begins with '__', which is the system's; leave it out", name)
     if not _NAME.fullmatch(name):
         raise WrongColumn(
-            f"columns: {printable(name)!r} cannot be a column name (letters, digits, '_', '.', '-', at most "
-            f"255, not beginning with a digit); leave it out, its values are then in {_REST}",
+            f"{printable(name)!r} cannot be a column name (ASCII letters, digits, '_', '.', '-', at "
+            f"most 255, not beginning with a digit); leave it out, its values are then in {_REST}",
             name,
         )
