@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 from pyiceberg.table import Table
+from rich.markup import escape
 
 from pipelines.cli import session
 from pipelines.cli.deciding import decision, show_effect
@@ -119,11 +120,11 @@ def show_all(output: Output, found: Landings, chosen: list[OneLanding], floor_ho
         output.say(f"{found.adopted:,} rows of the table were adopted: no landing brought them")
     _show_orphans(output, found, floor_hours)
     if found.others:
-        output.say(f"[red]orphan files cannot be told from others[/]: {others_text(found.others)}")
+        output.say(f"[red]orphan files cannot be told from others[/]: {escape(others_text(found.others))}")
     if found.unreadable:
-        output.say(f"[red]the table cannot be read as a whole[/]: {found.unreadable}")
+        output.say(f"[red]the table cannot be read as a whole[/]: {escape(str(found.unreadable))}")
     if found.trouble:
-        output.say(f"[red]landings are refused[/]: {found.trouble}")
+        output.say(f"[red]landings are refused[/]: {escape(str(found.trouble))}")
     output.say_cures(*found.cures)
     for x in chosen:
         if x.state is Stage.HANGING:
@@ -169,4 +170,4 @@ def _show_orphans(output: Output, found: Landings, floor_hours: float) -> None:
     size = megabytes(sum(orphan.size for orphan in found.orphans))
     output.say(f"{len(found.orphans)} orphan files, {size}: no snapshot refers to them")
     for orphan in found.orphans[:_ORPHANS_SHOWN]:
-        output.say(f"  {orphan.path}, {megabytes(orphan.size)}, {moment(orphan.modified_s)} UTC")
+        output.say(f"  {escape(orphan.path)}, {megabytes(orphan.size)}, {moment(orphan.modified_s)} UTC")

@@ -274,9 +274,9 @@ def unwritten(error: OSError) -> str:
 
 def _is_stop(error: BaseException | None) -> bool:
     """Whether a Ctrl-C is behind it. Story: a library is imported, checks its own classes, and calls whatever
-    ends that an error of the class."""
+    ends that an error of the class. What our own errors say after a Ctrl-C is to be read."""
     seen = set[int]()
-    while error is not None and id(error) not in seen:
+    while error is not None and not isinstance(error, SlsError) and id(error) not in seen:
         if isinstance(error, KeyboardInterrupt):
             return True
         seen.add(id(error))
