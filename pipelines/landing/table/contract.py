@@ -18,7 +18,7 @@ double, and a removed key keeps its column, null from then on. Anything else is 
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -487,19 +487,13 @@ def _wider(current: Schema, columns: Iterable[Column]) -> dict[int, NestedField]
     one would only bring the error of the next.
     """
     wanted = {column.name: column for column in columns}
-    differ = [(wanted[f.name], f) for f in current.fields if f.name in wanted]
-    differ = [(column, field) for column, field in differ if column.type != field.field_type]
+    differ = [(c, f) for f in current.fields if (c := wanted.get(f.name)) and c.type != f.field_type]
     if refused := [(c, f) for c, f in differ if not widens(f.field_type, c.type)]:
-        raise ConfigError(_refused(refused), cures=(commands.retype(*(c.name for c, _ in refused)),))
+        says = "column {!r}: the table has {}, the contract says {}"
+        which = "; ".join(says.format(c.name, f.field_type, c.text) for c, f in refused)
+        raise ConfigError(
+            f"{which}. Only int to long and float to double change in place: declare the old types again, or "
+            "let the columns begin anew; the old ones keep their values under other names",
+            cures=(commands.retype(*(c.name for c, _ in refused)),),
+        )
     return {f.field_id: f.model_copy(update={"field_type": c.type}) for c, f in differ}
-
-
-def _refused(columns: Sequence[tuple[Column, NestedField]]) -> str:
-    each = "; ".join(
-        f"column {column.name!r}: the table has {field.field_type}, the contract says {column.text}"
-        for column, field in columns
-    )
-    return (
-        f"{each}. Only int to long and float to double change in place. Declare the table's types again, or "
-        "let what is declared begin anew beside the old columns, which keep their values under other names"
-    )
