@@ -56,7 +56,7 @@ def looks(logstore: Logstore) -> dict[str, Callable[[SlsClient], object]]:
     return {
         "verify": lambda client: verify(logstore, lake, client),
         "describe": lambda client: describe(logstore, lake, client),
-        "files per hour": lambda client: hours_of(logstore, lake),
+        "hour files": lambda client: hours_of(logstore, lake),
         "maintain": lambda client: Maintainer(logstore, lake).plan(["compact", "manifests", "expire"]),
         "wear": lambda client: wear(lake.load(logstore.table)),
     }

@@ -22,8 +22,8 @@ from rich.markup import escape
 from pipelines import dagster_client
 from pipelines.cli.deciding import Working, decide, dry_run_option, engine_of_a_verb
 from pipelines.cli.hours import HOUR
-from pipelines.cli.land import show as show_landing
-from pipelines.cli.land import tell_dagster
+from pipelines.cli.landing import show as show_landing
+from pipelines.cli.landing import tell_dagster
 from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.output import Output, moment, verb
 from pipelines.cli.working import landing_line

@@ -1,33 +1,22 @@
-"""`sls-lake land`: one micro-batch without Dagster, or what it would be."""
+"""`sls-lake land`: one micro-batch without Dagster; or what it would do now, and why each other shard waits,
+which claims nothing and needs none of what a landing imports."""
 
-import logging
-import os
-from collections.abc import Collection
 from dataclasses import asdict
 
 import click
 from rich.markup import escape
 
-from pipelines import dagster_client
+from pipelines.cli.backlog import say_backlog
 from pipelines.cli.deciding import dry_run_option
 from pipelines.cli.logstores import logstore_option, resolve_to_land
-from pipelines.cli.output import Output, megabytes, span, verb
-from pipelines.cli.preview import show_preview
-from pipelines.cli.working import landing_line
-from pipelines.landing import json_log
-from pipelines.landing.commit.effect import record
-from pipelines.landing.commit.standing import commits
-from pipelines.landing.hours import hour_text
-from pipelines.landing.inspection.describe import hour_rows
+from pipelines.cli.output import Output, moment, verb
+from pipelines.landing.inspection.describe import preview
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.run.driver import Run
-from pipelines.landing.run.holder_name import of_command
-from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, LandingReport, Verdict, notes_of
-from pipelines.landing.spark.session import engine_here
+from pipelines.landing.run.report import FIRST_RUN, PlanReport, notes_of
+from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
-from pipelines.landing.watch.health import TimeLeft, Vitals, findings
 from sls_io.planning.waits import Why
-from sls_io.values.errors import ServiceError, SlsError
+from sls_io.wire.client import SlsClient
 
 
 @click.command("land")
@@ -42,123 +31,43 @@ def land(output: Output, *, dry_run: bool, name: str | None) -> None:
 
     --dry-run shows what a run would land now and why the other shards wait.
     """
-    asked = resolve_to_land(name)
+    logstore = resolve_to_land(name)
     if dry_run:
-        show_preview(output, asked)
-        return
-    engine = engine_here()
-    notes: list[str] = []
+        _show_plan(output, logstore)
+    else:
+        from pipelines.cli.landing import land_now
 
-    def noted(note: str) -> None:
-        notes.append(note)
-        json_log.say(logging.WARNING, note)
-
-    try:
-        with (
-            landing_line(output, f"land {asked.name}", engine) as line,
-            of_command(asked, Lake.default()) as (logstore, holder),
-            Run(logstore, engine, name=holder, warn=noted, on_event=line.phase) as run,
-            commits(logstore.table) as made,
-        ):
-            report = run.land()
-            made.snapshot(report.snapshot_id)
-            verdict = run.reconcile()
-            checkpoints = run.checkpoint() if verdict.ok else []
-    finally:
-        # Within the block what is printed goes to Spark's log.
-        for note in notes:
-            output.say(f"[yellow]note[/]: {escape(note)}")
-    show(output, report, verdict, checkpoints)
-    if verdict.ok:
-        tell_dagster(output, logstore, report)
-    facts = Vitals(reconciled=verdict.problems, runway=TimeLeft(None, report.gaps), mirror=run.mirrored)
-    if run.mirrored is not None:
-        output.say(f"{'[red]mirror[/]' if run.mirrored.trouble else 'mirror'}: {escape(str(run.mirrored))}")
-    output.result(
-        {
-            **asdict(report),
-            "health": [found.document(logstore.option) for found in findings(facts, logstore)],
-            "problems": list(verdict.problems),
-            "notes": [*notes, *filter(None, [report.came_to_nothing])],
-            "checkpoints": [asdict(point) for point in checkpoints],
-            "mirror": asdict(run.mirrored) if run.mirrored is not None else None,
-        },
-        fails=report.undone or not verdict.ok,
-    )
+        land_now(output, logstore)
 
 
-def tell_dagster(
-    output: Output, logstore: Logstore, report: LandingReport, but: Collection[int] = ()
-) -> None:
-    """Tell the Dagster whose address the environment has of the hours that landed, `but` those that are not
-    done. What it is not told of, its next live run finds in the table."""
-    url, hours = os.environ.get(dagster_client.URL_VARIABLE, ""), sorted(report.hours.keys() - set(but))
-    if not url or report.snapshot_id is None:
-        return
-    try:
-        in_table = hour_rows(logstore, Lake.default(), report.origin, hours)
-        for hour in hours:
-            said = {
-                "rows": report.hours[hour].rows,
-                "snapshot": str(report.snapshot_id),
-                "told": "by the command line, which landed it",
-                **({"dagster/partition_row_count": in_table[hour]} if hour in in_table else {}),
-            }
-            key, version = ["bronze", logstore.name], str(report.snapshot_id)
-            dagster_client.materialized(url, key, hour_text(hour), version, said)
-    except SlsError as error:
-        why = error.code if isinstance(error, ServiceError) else type(error).__name__
-        output.say(f"[yellow]note[/]: Dagster was not told ({why}): its next live run shows these hours")
+def _show_plan(output: Output, logstore: Logstore) -> None:
+    with SlsClient(logstore.service) as client:
+        report = preview(logstore, Lake.default(), client)
+    show(output, report)
+    # A window has no names for its cursors, so they are written here as they are everywhere.
+    windows = [(shard, hour, str(begin), str(end)) for shard, hour, begin, end in report.windows]
+    if logstore.transform:
+        output.say(f"each task calls {escape(logstore.transform)}")
+    output.result({**asdict(report), "windows": windows, "transform": logstore.transform})
 
 
-def show(
-    output: Output, report: LandingReport, verdict: Verdict, checkpoints: list[CheckpointReport]
-) -> None:
-    """The landing for people: numbers, hours, what waited, what is wrong."""
-    output.say(_in_one_line(report))
-    if report.hours:
-        output.records([{"hour": hour, **record(each)} for hour, each in sorted(report.hours.items())])
-    if report.error_rows:
-        output.say(f"{report.error_rows:,} rows could not be typed exactly: kept, see __error__ and __raw__")
-    if report.barred_rows:
-        output.say(f"{report.barred_rows:,} rows more were kept out: their values may not land, by decision")
-    if report.closed:
-        output.say(f"closed shards: {', '.join(map(str, report.closed))}")
+def show(output: Output, report: PlanReport) -> None:
+    """The plan for people."""
+    if report.unknown:
+        output.say(f"[yellow]note[/]: {escape(report.unknown)}")
+        output.say("the first run fixes where each shard starts")
+    elif report.first_start:
+        output.say(FIRST_RUN.format(table=report.table))
+    if report.windows:
+        output.say(f"{len(report.windows)} windows would land, up to {moment(report.until_s)} UTC:")
+        names = ("shard", "hour", "begin", "end")
+        output.records([dict(zip(names, window, strict=True)) for window in report.windows])
+    elif not any(reason.kind in (Why.AHEAD, Why.FIRST_START) for reason in report.waits.values()):
+        output.say(f"nothing to land up to {moment(report.until_s)} UTC")
+    for shard, end in sorted(report.closings.items()):
+        output.say(f"shard {shard} would be closed at {end}: read-only and drained")
+    for shard, backlog in sorted(report.backlog.items()):
+        say_backlog(output, shard, backlog)
     output.say_notes(notes_of(report))
-    if report.trouble and not report.came_to_nothing:
-        output.say(f"[red]the service failed before the end[/]: {report.trouble}; what landed stands")
-    for problem in verdict.problems:
-        output.say(f"[red]not reconciled[/]: {problem}; no checkpoint moved")
-    _show_checkpoints(output, report, checkpoints)
-
-
-def _in_one_line(report: LandingReport) -> str:
-    if report.came_to_nothing:
-        return f"[red]{report.table}: {report.came_to_nothing}[/]"
-    if any(wait.kind is Why.AHEAD for wait in report.waits.values()):
-        return f"{report.table}: no history has begun, nothing was landed and no checkpoint moved"
-    unasked = sum(wait.kind is Why.UNASKED for wait in report.waits.values())
-    if unasked and not report.rows:
-        return f"[yellow]{report.table}: nothing landed, and {unasked} of its shards could not be asked[/]"
-    if report.snapshot_id is None:
-        return f"{report.table}: nothing new"
-    if not report.rows:
-        return f"{report.table}: no new rows; snapshot {report.snapshot_id} moves the ledger on"
-    return (
-        f"{report.rows:,} rows into {report.table}, {megabytes(report.raw_bytes)} raw in "
-        f"{report.seconds:.1f} s ({report.raw_mb_per_s:.1f} MB/s), {report.files} files of "
-        f"{megabytes(report.file_bytes)}, snapshot {report.snapshot_id}"
-    )
-
-
-def _show_checkpoints(output: Output, report: LandingReport, checkpoints: list[CheckpointReport]) -> None:
-    moved = sum(point.outcome is CheckpointOutcome.MOVED for point in checkpoints)
-    if checkpoints:
-        # A run that moves no frontier publishes what one before it could not, or what is the first.
-        done = "moved" if report.moved else "published"
-        what = f"{moved} of {len(checkpoints)} {done}" if moved else "none had to move"
-        lag = f"at most {span(report.lag_s)}" if report.lag_s else span(report.lag_s) or "unknown"
-        output.say(f"checkpoints: {what}, lag {lag}")
-    for point in checkpoints:
-        if point.outcome not in (CheckpointOutcome.MOVED, CheckpointOutcome.UNCHANGED):
-            output.say(f"checkpoint of shard {point.shard}: {escape(str(point))}")
+    if paused := sorted(shard for shard, reason in report.waits.items() if reason.kind is Why.PAUSED):
+        output.say_cures(commands.resume(paused))

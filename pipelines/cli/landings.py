@@ -80,7 +80,7 @@ def show(
     A landing is known by the first digits of its id, which the names of its files have. Nothing that is not
     committed is seen by any reader. Reads the table alone, also one that landings refuse.
     """
-    logstore, lake = resolve(name), Lake.default()
+    logstore, lake = resolve(name), Lake.default().one_look()
     found = landings_of(logstore, lake, orphans=orphans, floor_s=floor_hours * HOUR_S)
     if run is not None:
         _show_one(output, found, run, lake.load(logstore.table))

@@ -209,23 +209,24 @@ def run(arguments: Sequence[str]) -> int:
         if not json_log.say(logging.ERROR, shown):
             _as_click_says(error, shown).show()
         return told(error.exit_code, "usage", shown)
-    except (click.Abort, KeyboardInterrupt):
-        err(logging.WARNING, _STOPPED)
-        return told(EXIT_INTERRUPTED, "stopped", _STOPPED)
+    except KeyboardInterrupt:
+        return _stopped(told)
     except BrokenPipeError:
         # The reader of our output went away (`| head`): not an error of ours, and stdout is gone.
         sys.stderr.close()
         return EXIT_PIPE
     except Exception as error:
-        return _failed(error, session, told)
+        return _stopped(told) if _is_stop(error) else _failed(error, session, told)
     return code if isinstance(code, int) else 0
+
+
+def _stopped(told: Callable[..., int]) -> int:
+    err(logging.WARNING, _STOPPED)
+    return told(EXIT_INTERRUPTED, "stopped", _STOPPED)
 
 
 def _failed(error: Exception, session: Mapping[str, Any], told: Callable[..., int]) -> int:
     """The exit code of a verb that ended with an error, which is said; `told` is who says it to programs."""
-    if _is_stop(error):
-        err(logging.WARNING, _STOPPED)
-        return told(EXIT_INTERRUPTED, "stopped", _STOPPED)
     # Before a verb has begun all that is written is its help.
     unwritten_yet = session.get(UNWRITTEN) or not session.get(BEGUN)
     if isinstance(error, OSError) and unwritten_yet and error.filename is None:
@@ -277,7 +278,7 @@ def _is_stop(error: BaseException | None) -> bool:
     ends that an error of the class. What our own errors say after a Ctrl-C is to be read."""
     seen = set[int]()
     while error is not None and not isinstance(error, SlsError) and id(error) not in seen:
-        if isinstance(error, KeyboardInterrupt):
+        if isinstance(error, KeyboardInterrupt | click.Abort):
             return True
         seen.add(id(error))
         error = error.__cause__ or error.__context__

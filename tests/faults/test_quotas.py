@@ -14,7 +14,7 @@ import pytest
 
 from chaos.engine import InProcess
 from pipelines.cli.files.sending import put_patiently
-from pipelines.cli.land import show
+from pipelines.cli.landing import show
 from pipelines.cli.output import Output
 from pipelines.landing.inspection.describe import describe, preview
 from pipelines.landing.ledger.state import ancestry

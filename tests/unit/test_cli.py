@@ -212,7 +212,7 @@ def test_a_stop_while_something_is_imported_is_an_end_without_a_trace(
     project: Path, module: str, then: str, says: str
 ) -> None:
     program = (
-        "import os, signal, sys, time\n"
+        "import os, signal, sys\n"
         "class Stop:\n"
         "    def find_spec(self, name, *more):\n"
         f"        if name == {module!r}:\n"

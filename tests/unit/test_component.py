@@ -10,7 +10,7 @@ import pytest
 from dagster._core.test_utils import create_run_for_test
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from pipelines.cli.land import show
+from pipelines.cli.landing import show
 from pipelines.cli.output import Output
 from pipelines.components.component import LogstoreAttributes
 from pipelines.components.logstore import metadata

@@ -7,10 +7,10 @@ each five minutes from four shards is 288 manifests and 1,152 files in 24 partit
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import lru_cache
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.avro.file import AvroFile
@@ -33,6 +33,7 @@ from pyiceberg.manifest import (
     PartitionFieldSummary,
     _inherit_from_manifest,
 )
+from pyiceberg.schema import Schema
 from pyiceberg.table import ManifestGroupPlanner
 from pyiceberg.typedef import Record, StructProtocol
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
@@ -56,6 +57,21 @@ class ListedManifest(ManifestFile):
                 for entry in entries
                 if not discard_deleted or entry.status != ManifestEntryStatus.DELETED
             ]
+
+
+_READ: Mapping[_Kind, tuple[Schema, dict[int, Any], dict[int, Any]]] = {
+    _Kind.LIST: (
+        MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION],
+        {-1: ListedManifest, 508: PartitionFieldSummary},
+        {517: ManifestContent},
+    ),
+    _Kind.MANIFEST: (
+        MANIFEST_ENTRY_SCHEMAS[DEFAULT_READ_VERSION],
+        {-1: ManifestEntry, 2: DataFile},
+        {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    ),
+}
+"""What is read of each kind, and by field id what its records and its numbers become."""
 
 
 def manifests_in(io: FileIO, manifest_list: str) -> list[ManifestFile]:
@@ -82,20 +98,7 @@ class _Avro(AvroFile[_Struct]):
 @lru_cache(_SCHEMAS_MAX)
 def _reader(schema: str, kind: _Kind) -> Reader:
     """What reads the values of a file with this schema; it keeps nothing, so threads share it."""
-    written = AvroSchemaConversion().avro_to_iceberg(json.loads(schema))
-    if kind is _Kind.LIST:
-        return resolve_reader(
-            written,
-            MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION],
-            {-1: ListedManifest, 508: PartitionFieldSummary},
-            {517: ManifestContent},
-        )
-    return resolve_reader(
-        written,
-        MANIFEST_ENTRY_SCHEMAS[DEFAULT_READ_VERSION],
-        {-1: ManifestEntry, 2: DataFile},
-        {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    )
+    return resolve_reader(AvroSchemaConversion().avro_to_iceberg(json.loads(schema)), *_READ[kind])
 
 
 class Planner(ManifestGroupPlanner):
