@@ -121,7 +121,7 @@ def opened(folder: Path) -> Iterator[Site]:
         (package / "definitions.py").write_text(_DEFINITIONS)
         (folder / "pyproject.toml").write_text(_PYPROJECT)
         served = DagsterServer(folder / "dagster", package / "definitions.py", environment(folder, lake))
-        with served as server, server.heard():
+        with served as server:
             yield Site(server, worlds, package / "defs", first)
 
 

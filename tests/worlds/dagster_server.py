@@ -2,23 +2,20 @@
 
 An asset's key is written as a path, `bronze/access_logs`.
 
-Nothing here sleeps: whoever waits blocks on the pipe that both processes log to and asks again when
-something was said, at least once a second, until a deadline of the monotonic clock.
+Nothing here sleeps: whoever waits asks again when one of the processes said something, at least once a
+second, until a deadline of the monotonic clock.
 """
 
 import json
 import os
-import selectors
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import urllib.error
 import urllib.request
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -26,6 +23,7 @@ from typing import Any, Self, TypeVar
 from chaos.site import free_port
 from pipelines.dagster_client import URL_VARIABLE
 from sls_io.values.clock import SYSTEM_CLOCK
+from tests.worlds.listener import Listener
 
 LOCATION = "sls_lake"
 REPOSITORY = "__repository__"
@@ -33,6 +31,7 @@ ENDED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 _SETTINGS = Path(__file__).parents[2] / "docs" / "deploy" / "dagster.yaml"
 _POLLS = "poll_interval_seconds: 20"
 _STOP_S = 30.0
+_LAST_WORDS = 16_000
 PATIENCE_S = 600.0
 """For what must come to pass, and does so in a few seconds on a free machine."""
 T = TypeVar("T")
@@ -56,7 +55,6 @@ class DagsterServer:
         own = {"DAGSTER_HOME": str(home), URL_VARIABLE: self.url}
         self._environment = {**os.environ, **own, **environment}
         self._workspace = workspace
-        self._said: deque[str] = deque(maxlen=200)
         self._processes: list[subprocess.Popen[bytes]] = []
 
     @property
@@ -73,6 +71,7 @@ class DagsterServer:
             capture_output=True,
         )
         self._read, self._write = os.pipe()
+        self._listener = Listener(self._read)
         try:
             self.start()
         except BaseException:
@@ -153,43 +152,18 @@ class DagsterServer:
                     with suppress(ProcessLookupError):
                         os.kill(number, signal.SIGKILL)
                 process.wait()
+        self._listener.close()
         os.close(self._read)
         os.close(self._write)
 
     def wait(self, what: str, ask: Callable[[], T | None]) -> T:
         """The first answer of `ask` that is not None or False."""
-        deadline_s = SYSTEM_CLOCK.monotonic() + PATIENCE_S
-        while SYSTEM_CLOCK.monotonic() < deadline_s:
-            answer = ask()
-            if answer:
-                return answer
-            self._hear()
-        raise AssertionError(f"waited {PATIENCE_S} s for {what}; last words:\n" + "\n".join(self._said))
+        answer = self._listener.wait(ask, PATIENCE_S)
+        assert answer, f"waited {PATIENCE_S} s for {what}; last words:\n{self._last_words()}"
+        return answer
 
-    @contextmanager
-    def heard(self) -> Iterator[None]:
-        """Inside, a thread takes what the processes say: while nobody is in `wait` the pipe fills up, and
-        whoever writes to it stands still. Not together with `wait`."""
-        ended = threading.Event()
-
-        def listen() -> None:
-            while not ended.is_set():
-                self._hear()
-
-        thread = threading.Thread(target=listen)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
-
-    def _hear(self) -> None:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._read, selectors.EVENT_READ)
-            heard = selector.select(1.0)
-        if heard:
-            self._said.extend(os.read(self._read, 65536).decode("utf-8", "replace").splitlines())
+    def _last_words(self) -> str:
+        return self._listener.said[-_LAST_WORDS:]
 
     def ask(self, query: str, **variables: Any) -> dict[str, Any]:
         """The `data` of a GraphQL answer."""
@@ -208,7 +182,7 @@ class DagsterServer:
 
     def _answers(self) -> bool:
         """Whether the code server has loaded the definitions: it listens from then on."""
-        assert self._processes[-1].poll() is None, "\n".join(self._said)
+        assert self._processes[-1].poll() is None, self._last_words()
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self._code_port)) == 0
 
@@ -280,9 +254,9 @@ class DagsterServer:
 
     def monitored(self, run_id: str) -> None:
         """Wait until the daemon has looked twice from now on whether the run's process lives."""
-        self._said.clear()
         words = f"Checking run {run_id}"
-        self.wait(f"the monitor of {run_id}", lambda: sum(words in line for line in self._said) >= 2)
+        looks = self._listener.said.count(words) + 2
+        self.wait(f"the monitor of {run_id}", lambda: self._listener.said.count(words) >= looks)
 
     def terminate(self, run_id: str) -> None:
         """Cancel a run, as the button of the page does."""
