@@ -158,10 +158,13 @@ class _Memory:
     worn: Mapping[str, int] = field(default_factory=dict)
 
 
+_AS_MEMORY = TypeAdapter(_Memory)
+
+
 def _memory(cursor: str) -> _Memory:
     """The cursor's; none where it is another's or an earlier release's: then all is told again."""
     try:
-        return TypeAdapter(_Memory).validate_json(cursor or "{}")
+        return _AS_MEMORY.validate_json(cursor or "{}")
     except ValidationError:
         return _Memory()
 
