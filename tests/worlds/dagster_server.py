@@ -96,7 +96,7 @@ class DagsterServer:
         """End the daemon as a service manager does, and start another one."""
         daemon = self._processes.pop()
         daemon.send_signal(signal.SIGTERM)
-        daemon.wait(_STOP_S)
+        daemon.wait(PATIENCE_S)
         self._start(*self._daemon())
 
     def crash(self) -> None:
