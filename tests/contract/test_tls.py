@@ -1,6 +1,7 @@
 """https as it is in production: a certificate that must be trusted, valid and of the right name."""
 
 import base64
+import os
 import re
 import socket
 import struct
@@ -282,3 +283,38 @@ def test_a_proxy_that_cannot_be_is_refused_with_the_settings(proxy: str, endpoin
     with pytest.raises(ValueError, match=cure) as raised:
         Service(endpoint=endpoint, project=PROJECT, logstore=LOGSTORE, proxy=proxy)
     assert "secret" not in str(raised.value)
+
+
+def test_a_client_that_lives_on_trusts_an_authority_that_is_added_later(
+    emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    papers = make_papers(tmp_path)
+    (old := tmp_path / "old").mkdir()
+    bundle = make_papers(old).authority
+    monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
+    with tls_front(emulator.port, papers) as (endpoint, _), SlsClient(service(endpoint)) as client:
+        with pytest.raises(ConnectFailed, match="shows no certificate we trust"):
+            client.transport.create_project(PROJECT, "")
+        bundle.write_bytes(papers.authority.read_bytes() + bundle.read_bytes())
+        client.transport.create_project(PROJECT, "")
+        assert client.logstores() == []
+
+
+def test_authorities_are_read_once_for_all_connections_and_anew_when_their_file_is(
+    emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    papers = make_papers(tmp_path)
+    bundle, written = papers.authority, papers.authority.stat()
+    monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
+    with tls_front(emulator.port, papers) as (endpoint, shaken):
+        with SlsClient(service(endpoint)) as client:
+            client.transport.create_project(PROJECT, "")
+        # Who reads it again finds no certificate there.
+        bundle.write_bytes(b"x" * written.st_size)
+        os.utime(bundle, ns=(written.st_atime_ns, written.st_mtime_ns))
+        with SlsClient(service(endpoint)) as client:
+            assert client.logstores() == []
+        os.utime(bundle, ns=(written.st_atime_ns, written.st_mtime_ns + 1))
+        with SlsClient(service(endpoint)) as client, pytest.raises(ConnectFailed, match="no certificate"):
+            client.logstores()
+        assert len(shaken) == 2
