@@ -15,7 +15,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pipelines.landing.contents.cells import partition_hour, partition_origin
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.newest_landing import added_entries
-from pipelines.landing.ledger.reading import entries_of, manifests_of
+from pipelines.landing.ledger.reading import entries_in, manifests_of
 from pipelines.landing.ledger.state import ancestry
 from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
 from pipelines.landing.ledger.values import Landed
@@ -171,10 +171,8 @@ def _differing(table: Table, one: Snapshot, other: Snapshot) -> list[DataFile]:
     alone = manifests[0].keys() ^ manifests[1].keys()
     files = [
         {
-            e.data_file.file_path: e.data_file
-            for p, m in each.items()
-            if p in alone
-            for e in entries_of(table, m)
+            entry.data_file.file_path: entry.data_file
+            for entry in entries_in(table, (manifest for path, manifest in each.items() if path in alone))
         }
         for each in manifests
     ]

@@ -7,6 +7,7 @@ Reads the table alone, the service is not asked, and also a table that landings 
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +16,7 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 
 from pipelines.landing.contents.cells import origin_and_hour
-from pipelines.landing.ledger.reading import entries_of, manifests_of
+from pipelines.landing.ledger.reading import entries_in, manifests_of, side_by_side
 from pipelines.landing.ledger.state import facts, origins_named
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import commands
@@ -86,21 +87,19 @@ def files_per_hour(table: Table) -> list[HourFiles]:
     Raises as `reading.py` does.
     """
     found: dict[tuple[int, str], HourFiles] = {}
-    head = table.current_snapshot()
-    for manifest in manifests_of(table, head):
-        for entry in entries_of(table, manifest):
-            file = entry.data_file
-            at = origin_and_hour(table, file)
-            if at is not None and file.content == DataFileContent.DATA:
-                origin, hour = at
-                old = found.get((hour, origin), HourFiles(origin, hour, 0, 0, 0))
-                found[hour, origin] = HourFiles(
-                    origin,
-                    hour,
-                    old.files + 1,
-                    old.rows + file.record_count,
-                    old.size + file.file_size_in_bytes,
-                )
+    for entry in entries_in(table, manifests_of(table, table.current_snapshot())):
+        file = entry.data_file
+        at = origin_and_hour(table, file)
+        if at is not None and file.content == DataFileContent.DATA:
+            origin, hour = at
+            old = found.get((hour, origin), HourFiles(origin, hour, 0, 0, 0))
+            found[hour, origin] = HourFiles(
+                origin,
+                hour,
+                old.files + 1,
+                old.rows + file.record_count,
+                old.size + file.file_size_in_bytes,
+            )
     return [found[key] for key in sorted(found)]
 
 
@@ -145,7 +144,8 @@ def needed_by(table: Table) -> frozenset[str]:
     Raises as `reading.py` does.
     """
     metadata = table.metadata
-    manifests = {m.manifest_path: m for s in metadata.snapshots for m in manifests_of(table, s)}
+    lists = side_by_side(partial(manifests_of, table), metadata.snapshots)
+    manifests = {manifest.manifest_path: manifest for listed in lists for manifest in listed}
     return frozenset(
         (
             table.metadata_location,
@@ -153,7 +153,7 @@ def needed_by(table: Table) -> frozenset[str]:
             *(file.statistics_path for file in (*metadata.statistics, *metadata.partition_statistics)),
             *(snapshot.manifest_list for snapshot in metadata.snapshots),
             *manifests,
-            *(e.data_file.file_path for m in manifests.values() for e in entries_of(table, m)),
+            *(entry.data_file.file_path for entry in entries_in(table, manifests.values())),
         )
     )
 

@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.ledger import codec
-from pipelines.landing.ledger.reading import Unreadable, entries_of, gone, manifests_of
+from pipelines.landing.ledger.reading import Unreadable, absent, entries_in, gone, manifests_of
 from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
 from pipelines.landing.table import commands
 from pipelines.landing.table.former import read, versions
@@ -79,7 +79,8 @@ def disagreements(table: Table) -> tuple[list[str], list[Unreadable]]:
         added = [entry.data_file for entry in added_entries(table, snapshot)]
     except Unreadable as error:
         return [str(error)], [error]
-    missing = [file for file in added if not table.io.new_input(file.file_path).exists()]
+    lost = frozenset(absent(table, (file.file_path for file in added)))
+    missing = [file for file in added if file.file_path in lost]
     problems = [gone(file) for file in missing]
     rows = sum(file.record_count for file in added)
     expected = sum(w.rows for w in windows) + int(summary.get(codec.REWRITTEN_KEY, "0"))
@@ -96,9 +97,7 @@ def added_entries(table: Table, snapshot: Snapshot | None) -> Iterator[ManifestE
     """
     if snapshot is None:
         return
-    for manifest in manifests_of(table, snapshot):
-        if manifest.added_snapshot_id != snapshot.snapshot_id:
-            continue
-        for entry in entries_of(table, manifest):
-            if entry.status == ManifestEntryStatus.ADDED:
-                yield entry
+    its = (m for m in manifests_of(table, snapshot) if m.added_snapshot_id == snapshot.snapshot_id)
+    for entry in entries_in(table, its):
+        if entry.status == ManifestEntryStatus.ADDED:
+            yield entry

@@ -10,9 +10,13 @@ and the value still is one. A compaction reads it, writes the other value anew w
 nothing ever tells again that it was not what landed.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import chain
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,6 +37,9 @@ from sls_io.values.cures import Cure, Do
 from sls_io.values.errors import Breach, InvariantBroken, LedgerBroken, SlsError, TransportError
 from sls_io.values.window import IntervalSet
 
+_CALLS_PARALLEL = 16
+_Asked = TypeVar("_Asked")
+_Answer = TypeVar("_Answer")
 _ALL = AlwaysTrue()
 _BOUNDED = ("__shard__", "__cursor__")
 _IDENTITY = ("__origin__", "__shard__", "__cursor__", "__index__")
@@ -156,6 +163,37 @@ def entries_of(table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
     """The live entries of a manifest. Raises as `reading` does."""
     with reading(table, manifest.manifest_path):
         return manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+
+
+def entries_in(table: Table, manifests: Iterable[ManifestFile]) -> Iterator[ManifestEntry]:
+    """The live entries of all of these manifests, in their order. Raises as `reading` does."""
+    return chain.from_iterable(side_by_side(partial(entries_of, table), manifests))
+
+
+def absent(table: Table, paths: Iterable[str]) -> list[str]:
+    """Those of the files that the storage does not have. Raises what it raises where it does not answer."""
+    wanted = list(paths)
+    there = side_by_side(lambda path: table.io.new_input(path).exists(), wanted)
+    return [path for path, is_there in zip(wanted, there, strict=True) if not is_there]
+
+
+def side_by_side(
+    call: Callable[[_Asked], _Answer], asked: Iterable[_Asked]
+) -> Generator[_Answer, None, None]:
+    """The answers in the order of what is asked, some calls ahead of the one that is taken.
+
+    A question to an object store is a wait of 20 ms, and no work. Worked example: whether the files of a
+    landing from 1,024 shards are there takes 20 s one after another, and is asked twice in a run; 16 at once
+    take 1.3 s. No more are ahead, for what they bring is held until it is taken.
+    """
+    with ThreadPoolExecutor(_CALLS_PARALLEL) as pool:
+        ahead = deque[Future[_Answer]]()
+        for each in asked:
+            ahead.append(pool.submit(call, each))
+            if len(ahead) == _CALLS_PARALLEL:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
 
 
 def tasks_of(table: Table, scan: DataScan) -> list[FileScanTask]:

@@ -17,7 +17,7 @@ from pyiceberg.types import NestedField
 
 from pipelines.landing.ledger import codec, epochs
 from pipelines.landing.ledger.epochs import Epoch
-from pipelines.landing.ledger.reading import BY_VALUE, REWRITE, entries_of, manifests_of
+from pipelines.landing.ledger.reading import BY_VALUE, REWRITE, entries_in, manifests_of
 from pipelines.landing.ledger.summary import (
     adopted_of,
     check_windows,
@@ -332,8 +332,7 @@ def files_of(table: Table, snapshot: Snapshot | None) -> dict[str, DataFile]:
     """The live files of `snapshot` (row-level deletes included) by path. Raises as `reading.py` does."""
     return {
         entry.data_file.file_path: entry.data_file
-        for manifest in manifests_of(table, snapshot)
-        for entry in entries_of(table, manifest)
+        for entry in entries_in(table, manifests_of(table, snapshot))
     }
 
 

@@ -9,7 +9,6 @@ rows as well, so what is looked for is one from before the deletion.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -19,7 +18,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.ledger import codec
-from pipelines.landing.ledger.reading import Misread, listed_files, live_rows
+from pipelines.landing.ledger.reading import Misread, absent, listed_files, live_rows
 from pipelines.landing.ledger.summary import (
     adopted_of,
     forgotten_of,
@@ -34,7 +33,6 @@ from pipelines.landing.ledger.values import Adopted, Forgotten
 from sls_io.values.claim import Ledger
 from sls_io.values.errors import LedgerBroken
 
-_CALLS_PARALLEL = 8
 _TRIES_MAX = 5
 """So many landings are read file by file in search of a way back, at most."""
 
@@ -106,7 +104,7 @@ class PastLanding:
         looked for."""
         listed, files = self.listed or frozenset(), self._files
         if listed.isdisjoint(files.gone):
-            files.gone.update(_gone(self.table, listed - files.there))
+            files.gone.update(absent(self.table, listed - files.there))
             files.there.update(listed - files.gone)
         return listed & files.gone
 
@@ -213,10 +211,3 @@ def newest_forgotten(table: Table) -> tuple[Forgotten, int | None]:
     if newest is None:
         return Forgotten(), None
     return newest, next(s.snapshot_id for s, x in zip(told, lists, strict=True) if x == newest)
-
-
-def _gone(table: Table, paths: Iterable[str]) -> set[str]:
-    wanted = list(paths)
-    with ThreadPoolExecutor(max_workers=_CALLS_PARALLEL) as pool:
-        there = pool.map(lambda path: table.io.new_input(path).exists(), wanted)
-        return {path for path, exists in zip(wanted, there, strict=True) if not exists}
