@@ -108,7 +108,7 @@ def show(
         output.say(f"closed shards: {', '.join(map(str, report.closed))}")
     output.say_notes(notes_of(report))
     if report.trouble and not report.came_to_nothing:
-        output.say(f"[red]the service failed before the end[/]: {report.trouble}; what landed stands")
+        output.say(f"[red]not all landed that was to[/]: {report.trouble}; what landed stands")
     for problem in verdict.problems:
         output.say(f"[red]not reconciled[/]: {problem}; no checkpoint moved")
     _show_checkpoints(output, report, checkpoints)

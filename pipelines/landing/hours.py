@@ -74,8 +74,8 @@ def check_begun(hours: range, now_s: float, mode: str) -> None:
         ahead = hours_text(range(max(hours.start, running + 1), hours.stop))
         raise ConfigError(
             f"{ahead} has not begun by this machine's clock ({moment_text(int(now_s))} UTC), and Dagster "
-            "goes by that, wherever the clock of the service is: ask for hours up to "
-            f"{hour_text(running)}, wait, or land it without Dagster",
+            f"goes by that: ask for hours up to {hour_text(running)}, or wait. Where the service's clock is "
+            "ahead of this one, land it without Dagster",
             cures=(Call(("backfill", "--local", "--mode", mode, "--from", first, "--to", last)),),
         )
 

@@ -1,11 +1,15 @@
 """Retention on its way to logs that have not landed: seen from far, counted down, named when it was there."""
 
+from contextlib import ExitStack
+from functools import partial
+
 import pytest
 
 from pipelines.landing.inspection.describe import describe
 from pipelines.landing.inspection.runway import Runway, runway
 from pipelines.landing.inspection.table_files import hours_of
-from pipelines.landing.watch.health import Level, TimeLeft, Vitals, findings
+from pipelines.landing.watch.health import Kind, Level, TimeLeft, Vitals, Waits, findings
+from pipelines.landing.watch.vitals import vitals
 from sls_io.checkpoints.lag import lags
 from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.wire.heads import Heads
@@ -38,7 +42,7 @@ def deleted_at_s(world: World, found: Runway, shard: int) -> float:
 def test_a_landing_is_warned_long_before_retention_is_at_its_frontier_and_what_it_takes_is_said(
     quick: World,
 ) -> None:
-    assert look(quick).shards == (), "nothing has landed yet, so nothing is behind"
+    assert level(quick, look(quick)) is Level.OK, "there is no log"
     quick.put(20, key=LOW)
     quick.put(20, key=HIGH)
     pass_by(quick, 60)
@@ -68,7 +72,9 @@ def test_a_landing_is_warned_long_before_retention_is_at_its_frontier_and_what_i
     assert "had not landed, and retention has taken it" in str([s.notes for s in quick.proof().shards])
     report = quick.land()
     assert len(report.gaps) == 1 and report.gaps[0].startswith("shard 0: ")
-    assert level(quick, look(quick)) is Level.OK, "the gap has a name, nothing else is behind"
+    named = look(quick)
+    assert named.named == report.gaps and level(quick, named) is Level.FAIL, "whoever looks hears of a loss"
+    assert level(quick, look(quick, later_s=DAY + 60)) is Level.OK, "for a day; nothing else is behind"
 
 
 def test_the_pace_is_what_landings_of_the_last_day_say(quick: World) -> None:
@@ -118,7 +124,39 @@ def test_a_child_whose_beginning_went_unseen_is_lost_before_a_landing_says_so(qu
     assert {2, 3} <= {int(gap.split(":")[0].removeprefix("shard ")) for gap in gaps}
     pass_by(quick, 60)
     quick.land()
-    assert level(quick, look(quick)) is Level.OK
+    assert {*look(quick).named} >= {*gaps}
+    assert level(quick, look(quick, later_s=DAY + 60)) is Level.OK
+
+
+def test_before_the_first_landing_it_is_that_of_what_would_land(quick: World) -> None:
+    quick.put(20, key=LOW)
+    received_s = quick.emulator.admin.now()
+    pass_by(quick, 23 * DAY)
+    near = look(quick)
+    assert level(quick, near) is Level.WARN
+    assert deleted_at_s(quick, near, 0) == pytest.approx(received_s + 30 * DAY, abs=5)
+    with quick.client as client:
+        seen = vitals(quick.logstore, lambda: quick.lake, lambda: client)
+    assert isinstance(seen.lag, Waits) and seen.lag.age_s == pytest.approx(23 * DAY, abs=5)
+    pass_by(quick, 8 * DAY)
+    assert look(quick).lost is False, "where the history begins is not fixed yet"
+
+
+def test_of_what_waits_behind_a_loss_the_lag_is_told(quick: World) -> None:
+    quick.put(20, key=LOW)
+    pass_by(quick, 60)
+    quick.land()
+    quick.put(10, key=LOW)
+    pass_by(quick, 30 * DAY - 7 * 3600)
+    quick.put(10, key=LOW)
+    pass_by(quick, 8 * 3600)
+    for expired in ("gap", "fail"):
+        logstore = quick.logstore.model_copy(update={"expired": expired})
+        with ExitStack() as opened:
+            seen = vitals(logstore, lambda: quick.lake, partial(opened.enter_context, quick.client))
+        assert isinstance(seen.lag, Waits) and seen.lag.age_s == pytest.approx(8 * 3600, abs=60)
+        said = {found.kind: found for found in findings(seen, logstore)}
+        assert said[Kind.LAG].level is said[Kind.RUNWAY].level is Level.FAIL, said
 
 
 def test_the_files_of_each_hour_are_counted_for_those_who_look(quick: World) -> None:

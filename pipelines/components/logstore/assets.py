@@ -443,7 +443,7 @@ def _undone(report: LandingReport, lacks: Sequence[Lack]) -> SlsError | None:
             hint="Nothing was given up; the next run asks again",
         )
     if report.trouble:
-        return TransportError(f"the service failed before the end, what landed stands: {report.trouble}")
+        return TransportError(f"not all landed that was to, and what landed stands: {report.trouble}")
     if report.spent:
         return ConfigError(report.came_to_nothing)
     if lacks:

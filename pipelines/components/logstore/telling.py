@@ -105,12 +105,14 @@ def _left_red(instance: dg.DagsterInstance, logstore: Logstore) -> bool:
 
 
 def _begin(logstore: Logstore, table: Table, origin: str) -> int | None:
-    """The first hour of a history that has all that the service had: older ones hold nothing, now and later.
-    None where a policy skipped logs that were there; somebody may ask for these hours."""
+    """The first hour of a history that has all that came: older ones hold nothing, now and later, or logs of
+    them were deleted before anybody looked. None where a policy skipped logs that were there; somebody may
+    ask for these hours."""
     if logstore.reset_ages or logstore.reset in ("latest", "group"):
         return None
-    asked_s = facts(table).asked.get(origin)
-    return None if asked_s is None else max(asked_s, logstore.start_s) // HOUR_S
+    state = facts(table)
+    asked_s, kept_s = state.asked.get(origin), state.kept.get(origin, 0)
+    return None if asked_s is None else max(asked_s // HOUR_S, logstore.start_hour, -(-kept_s // HOUR_S))
 
 
 def _windows_of(hour: int, commits: Iterable[Brought]) -> list[Landed]:

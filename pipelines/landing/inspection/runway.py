@@ -7,6 +7,10 @@ own clock, and what is left of the retention.
 
 The pace is what the ledgers of the last day say: receive seconds landed in a second. Below 1 a shard
 falls behind, and the runway ends later than with no landing at all, but it ends.
+
+What was lost is said for a day, by everybody who looks. Story: a run names a gap, and nothing waits any more.
+Were the loss the run's own word alone, the next look would find all well, at most five minutes later, and
+whoever asks in between sees it by chance.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,10 +22,11 @@ from pyiceberg.table import Table
 from pipelines.landing.bounds import Thresholds
 from pipelines.landing.inspection.upcoming import not_believed
 from pipelines.landing.ledger.pinned import unread
-from pipelines.landing.ledger.start import check_origin, find_table
+from pipelines.landing.ledger.start import begun, check_origin, find_table
 from pipelines.landing.ledger.state import ancestry, read_state
 from pipelines.landing.ledger.summary import is_landing, ledgers_of
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.run.report import gap_lines
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import GAP_SKIPPED, Gap, Ledger, ShardLedger
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
@@ -44,7 +49,7 @@ class ShardRunway:
     waiting_since_s  receive time of the oldest log behind the frontier, which runs land; None: nothing waits
     owed_since_s     the same of those that a person skipped, which only a backfill lands; None: no such log
     left_s           seconds until the older of both is deleted; None: there is none, or none is ever deleted
-    lost             retention was faster: the next landing names a gap
+    lost             retention was faster: the next landing names a gap. What waits is what is left then
     suspect          it is said that logs are gone, and the next landing will not believe it yet: why, in
                      the landing's own words
     pace             receive seconds landed in a second; None where nothing tells it
@@ -79,12 +84,14 @@ class ShardRunway:
 @dataclass(frozen=True)
 class Runway:
     """All shards of a logstore; `retention_s` is None for a logstore that deletes nothing. `least_s`: what is
-    left at least, where the ledger alone said so and no shard was asked."""
+    left at least, where the ledger alone said so and no shard was asked. `named`: gaps of the last day, a
+    phrase each."""
 
     table: str
     retention_s: float | None
     shards: tuple[ShardRunway, ...] = ()
     least_s: float | None = None
+    named: tuple[str, ...] = ()
 
     @property
     def shortest_s(self) -> float | None:
@@ -135,8 +142,9 @@ def runway(
     """Look at every shard of the logstore, or at those that the settings name. Changes nothing. `heads`: what
     was asked already.
 
-    No shards before the first landing: where the history begins is fixed by that one. Raises LedgerBroken
-    when the table cannot be trusted, and what the service's calls raise.
+    Before the first landing a shard begins where that one would begin it now. Raises LedgerBroken when the
+    table cannot be trusted, ConfigError where the settings refuse to begin, and what the service's calls
+    raise.
 
     What is shown as lost is only what a run would believe: a shard whose begin has passed its frontier is
     asked of the planner once more, and its `suspect` then has the planner's own words. That second survey
@@ -144,14 +152,17 @@ def runway(
     """
     retention_s = client.retention_s()
     origin, table = client.origin(), find_table(lake, logstore, client)
+    earlier, since_ms = list[_Old](), int((clock.now() - PACE_S) * 1000)
     if table is None:
-        return Runway(logstore.table, retention_s)
-    state = read_state(table)
-    origin = check_origin(state, origin, logstore.table)
-    ledger = state.ledger(origin.id)
+        ledger = Ledger(origin.id)
+    else:
+        state = read_state(table)
+        origin = check_origin(state, origin, logstore.table)
+        ledger = state.ledger(origin.id)
+        earlier = _earlier(table, origin.id, since_ms)
+    named = gaps_since(table, ledger, since_ms)
     if not ledger.started:
-        return Runway(logstore.table, retention_s)
-    earlier = _earlier(table, origin.id, int((clock.now() - PACE_S) * 1000))
+        ledger = begun(client, logstore, ledger)
     listed = {s.id: s for s in client.shards()}
     now_s = client.now_s()
     asked = heads or Heads(client)
@@ -169,7 +180,31 @@ def runway(
         shards = tuple(
             replace(s, lost=False, suspect=doubts[s.shard]) if s.shard in doubts else s for s in shards
         )
-    return Runway(logstore.table, retention_s, shards)
+    return Runway(logstore.table, retention_s, shards, named=named)
+
+
+def gaps_since(table: Table | None, ledger: Ledger, since_ms: int) -> tuple[str, ...]:
+    """The gaps that landings have named since then, a phrase each; not what a person skipped, which is owed.
+
+    Those that the newest ledger from before does not have. Where the history has none from before, because
+    older snapshots are expired, those of its oldest ledger count as older.
+    """
+    now = {shard: _lost(entry) for shard, entry in ledger.shards.items()}
+    if table is None or not any(now.values()):
+        return ()
+    before, known = Ledger(ledger.origin), None
+    for snapshot in filter(is_landing, ancestry(table)):
+        known = snapshot
+        if snapshot.timestamp_ms < since_ms:
+            break
+    if known is not None and (known.timestamp_ms < since_ms or known.parent_snapshot_id is not None):
+        before = ledgers_of(known).get(ledger.origin, before)
+    then = {shard: _lost(entry) for shard, entry in before.shards.items()}
+    return gap_lines({s: [gap for gap in gaps if gap not in then.get(s, ())] for s, gaps in now.items()})
+
+
+def _lost(entry: ShardLedger) -> list[Gap]:
+    return [gap for gap in entry.gaps if gap.cause != GAP_SKIPPED]
 
 
 def _own(logstore: Logstore, listed: Mapping[int, Shard], ledger: Ledger) -> set[int]:
@@ -199,8 +234,7 @@ def _look(
         # A gap with a cause is all that can come of this; the landing that names it ends the alarm.
         if entry is None and _began_unseen(head, retention_s, now_s):
             return replace(gone, lost=True)
-        if entry is not None and not closed and entry.frontier < head.begin:
-            return replace(gone, lost=True)
+        lost = entry is not None and not closed and entry.frontier < head.begin
         since_s, owed_since_s = (
             None if at is None else heads.cursor_time_s(shard, at)
             for at in (_behind(entry, head), _first_owed(owed, head))
@@ -209,7 +243,7 @@ def _look(
         # Retention passed between two of the calls.
         return gone
     left_s = _left_s((since_s, owed_since_s), retention_s, now_s)
-    return ShardRunway(shard, since_s, left_s, pace=pace, owed_since_s=owed_since_s)
+    return ShardRunway(shard, since_s, left_s, lost, pace, owed_since_s=owed_since_s)
 
 
 def _left_s(since_s: Iterable[int | None], retention_s: float | None, now_s: float) -> float | None:
@@ -224,8 +258,9 @@ def _first_owed(owed: Iterable[Gap], head: Head) -> Cursor | None:
 
 
 def _behind(entry: ShardLedger | None, head: Head) -> Cursor | None:
-    """The cursor of the oldest log behind the frontier; None where nothing waits for a run."""
-    frontier = head.begin if entry is None else entry.frontier
+    """The cursor of the oldest log behind the frontier that is still there; None where nothing waits for a
+    run."""
+    frontier = head.begin if entry is None else max(entry.frontier, head.begin)
     return frontier if frontier < head.end and not (entry is not None and entry.closed) else None
 
 
@@ -281,11 +316,9 @@ def spoken(found: Runway, below_s: float) -> Iterable[str]:
         yield "the logstore deletes nothing: no log can be lost to retention"
         return
     if not short:
-        waiting = "the oldest log that is not landed" if found.shards else "nothing has landed yet; any log"
-        least = ""
-        if found.least_s is not None:
-            waiting, least = "the oldest log that is not landed", "at least "
-        yield f"{waiting} has {least}{days(found.shortest_s)} of {days(found.retention_s)} left"
+        least = "at least " * (found.least_s is not None)
+        left = f"{least}{days(found.shortest_s)} of {days(found.retention_s)} left"
+        yield f"the oldest log that is not landed has {left}"
     for shard in short:
         if shard.lost:
             yield f"shard {shard.shard}: retention took logs that had not landed; the next run names the gap"

@@ -46,7 +46,7 @@ def upcoming(
 def not_believed(
     logstore: Logstore,
     client: SlsClient,
-    table: Table,
+    table: Table | None,
     ledger: Ledger,
     listed: Mapping[int, Shard],
     lost: Iterable[int],

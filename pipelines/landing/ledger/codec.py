@@ -50,6 +50,10 @@ part of a ledger: a rollback to a landing from before the pause does not end it.
 ASKED_PROPERTY_PREFIX = "sls-lake.asked."
 """Of a table property: the oldest receive time, unix seconds, that the settings asked for when the history of
 an origin began. Without it nobody could tell a begin that the service told wrong from a lowered `start`."""
+KEPT_PROPERTY_PREFIX = "sls-lake.kept."
+"""Of a table property: the oldest receive time, unix seconds, of which the service still had all logs when
+the history of an origin began; none where that was all that the settings asked for. Without it hours of which
+logs may have been deleted before the first landing would pass for hours without logs."""
 VERSION = "1"
 _SUSPECTS = "2"
 """Version of the text of a ledger in which a shard is suspected to be gone; 1 where none is."""

@@ -6,12 +6,13 @@ second run at the same time, cannot begin somewhere else.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 
 from pyiceberg.table import Table
 
 from pipelines.landing.coordinators import published, standing_if_there
 from pipelines.landing.hours import moment_text
-from pipelines.landing.ledger.codec import ASKED_PROPERTY_PREFIX
+from pipelines.landing.ledger.codec import ASKED_PROPERTY_PREFIX, KEPT_PROPERTY_PREFIX
 from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.state import TableState, facts, names_of
 from pipelines.landing.ledger.values import Delta
@@ -116,9 +117,35 @@ def resolve_starts(
     return found
 
 
-def asked_of(logstore: Logstore, origin: str) -> dict[str, str]:
-    """The property that a first start sets: what the settings asked for."""
-    return {ASKED_PROPERTY_PREFIX + origin: str(logstore.asked_s)}
+def asked_of(logstore: Logstore, origin: str, kept_s: int) -> dict[str, str]:
+    """The properties that a first start sets: what the settings asked for, and `kept_since`."""
+    kept = {KEPT_PROPERTY_PREFIX + origin: str(kept_s)} if kept_s else {}
+    return {ASKED_PROPERTY_PREFIX + origin: str(logstore.asked_s), **kept}
+
+
+def kept_since(client: SlsClient, logstore: Logstore) -> int:
+    """The oldest receive time, unix seconds, of which the service still has all logs, where older ones are
+    asked for; 0 where none are.
+
+    Nobody can tell what it has deleted before anybody looked, so that is no gap, and not nothing either.
+    Worked example: logs are kept for a day, `start` is Monday, and the first run is on Wednesday at 10:00.
+    The logstore is from last year: what came before Tuesday 10:00 may be gone. Made on Tuesday at noon it had
+    no logs before.
+    """
+    retention_s = client.retention_s()
+    if retention_s is None or logstore.reset_ages or logstore.reset in ("latest", "group"):
+        return 0
+    since_s = ceil(client.now_s() - retention_s)
+    return since_s if since_s > max(logstore.asked_s, client.origin().created_s) else 0
+
+
+def kept_text(logstore: Logstore, kept_s: int) -> str:
+    """What to say of `kept_since`."""
+    return (
+        f"logs from {moment_text(logstore.asked_s)} UTC on are asked for, and the service deletes those from "
+        f"before {moment_text(kept_s)} UTC: what it had of them lands, and whether more came then nobody can "
+        "tell. Of these hours only those with rows are shown as landed"
+    )
 
 
 def waiting_before(client: SlsClient, logstore: Logstore) -> str:

@@ -58,7 +58,8 @@ class TableState:
     `last_updated_ms` is the latest time that the table names: a new snapshot must be younger.
     `paused` are the shards of each origin that a person paused, `epochs` the newest run of each deployment
     by origin, `aborted` the landings that may not be committed, with the time that was said, `asked` the
-    oldest receive time (unix seconds) that the settings named when the history of an origin began.
+    oldest receive time (unix seconds) that the settings named when the history of an origin began, `kept` the
+    oldest of which the service still had all logs then, where older ones were asked for.
     """
 
     uuid: str
@@ -75,6 +76,7 @@ class TableState:
     epochs: Mapping[str, Mapping[str, Epoch]] = field(default_factory=dict)
     aborted: Mapping[str, int] = field(default_factory=dict)
     asked: Mapping[str, int] = field(default_factory=dict)
+    kept: Mapping[str, int] = field(default_factory=dict)
 
     def ledger(self, origin: str) -> Ledger:
         """The origin's ledger; empty when the origin never landed here."""
@@ -135,7 +137,8 @@ def facts(table: Table, *, damaged_too: bool = False) -> TableState:
         },
         epochs={o: epochs.decode(o, t) for o, t in _by_origin(said, epochs.PROPERTY_PREFIX).items()},
         aborted=epochs.decode_aborted(said.get(epochs.ABORTED_PROPERTY, "")),
-        asked=_asked(_by_origin(said, codec.ASKED_PROPERTY_PREFIX)),
+        asked=_moments(_by_origin(said, codec.ASKED_PROPERTY_PREFIX)),
+        kept=_moments(_by_origin(said, codec.KEPT_PROPERTY_PREFIX)),
     )
 
 
@@ -144,7 +147,7 @@ def _by_origin(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {name.removeprefix(prefix): text for name, text in properties.items() if name.startswith(prefix)}
 
 
-def _asked(texts: Mapping[str, str]) -> Mapping[str, int]:
+def _moments(texts: Mapping[str, str]) -> Mapping[str, int]:
     # It only words a line for people: one that somebody changed by hand is as good as none.
     plain = {o: t for o, t in texts.items() if t.isascii() and t.isdigit() and len(t) < _DIGITS_MAX}
     return {origin: int(text) for origin, text in plain.items()}

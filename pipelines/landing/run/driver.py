@@ -30,6 +30,8 @@ from pipelines.landing.ledger.start import (
     check_same_logstore,
     chosen_of,
     find_table,
+    kept_since,
+    kept_text,
     landing_beside,
     leased_as,
     lowered,
@@ -136,7 +138,7 @@ class Run:
         self.logstore, self.engine, self.mode, self.clock = logstore, engine, mode, clock
         self.hours = range(*hours) if hours else range(0)
         self.lake = lake or Lake.default()
-        self._from_s, self._asked_until_s = from_s, until_s
+        self._from_s, self._asked_until_s, self._asked = from_s, until_s, dict[str, str]()
         self._on_event, self._warn = on_event, warn
         self._publish_deadline_s, self._reload_deadline_s = publish_deadline_s, reload_deadline_s
         self._waits_s = publish_deadline_s + reload_deadline_s
@@ -369,6 +371,9 @@ class Run:
             asked = [self._published(), self._published()]
         check_named(self.logstore, self._client.shards(), self._attempt.ledger)
         starts = resolve_starts(self._client, self.logstore, asked)
+        if kept_s := kept_since(self._client, self.logstore):
+            self._warn(kept_text(self.logstore, kept_s))
+        self._asked = asked_of(self.logstore, self._attempt.origin.id, kept_s)
         return protocol.StartResolved(starts, chosen_of(self.logstore, starts, asked))
 
     def _published(self) -> Mapping[int, Cursor | None]:
@@ -433,7 +438,7 @@ class Run:
             now_ms=int(self.clock.now() * 1000),
             properties={
                 **self._fencing.properties(attempt.base, attempt.origin.id),
-                **(asked_of(self.logstore, attempt.origin.id) if effect.delta.first else {}),
+                **(self._asked if effect.delta.first else {}),
             },
         )
         self._name.lands(self._id)

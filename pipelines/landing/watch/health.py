@@ -239,18 +239,13 @@ def _proven(proof: Proof, logstore: Logstore) -> Finding:
 
 
 def _runway(left: TimeLeft, logstore: Logstore) -> Finding:
-    """A gap that was named is a loss that has happened, whatever is left, so it is an error beside any
-    number."""
-    named = tuple(f"{gap}: lost to retention, this run named the gap" for gap in left.gaps)
-    found = left.runway
+    named, found = _named(left), left.runway
     if left.to_come:
         return Finding(Kind.RUNWAY, Level.WARN, left.to_come)
     if not isinstance(found, Runway):
         return _not_seen(named, found)
     warn_s, fail_s = found.limits(logstore.health.runway_s)
-    level = Level.OK if found.shortest_s is None else falling(found.shortest_s, warn_s, fail_s)
-    if named or found.lost:
-        level = Level.FAIL
+    level = Level.FAIL if named else _level_left(found, logstore)
     short = found.short(warn_s)
     owed = sum(shard.owed for shard in short)
     only_owed = 0 < owed == len(short) and not named  # then no run helps
@@ -265,6 +260,25 @@ def _runway(left: TimeLeft, logstore: Logstore) -> Finding:
     lines = (*named, *spoken(found, warn_s))
     cures = (commands.OWED,) * bool(owed)
     return Finding(Kind.RUNWAY, level, f"{_some(lines)}{cure}", numbers, lines, cures, said=_LINES_MAX)
+
+
+def _level_left(found: Runway, logstore: Logstore) -> Level:
+    """Where losses are to wait for a person (`expired: fail`), nothing of a shard that has one lands until he
+    decides: as bad as a loss."""
+    if found.lost or (found.suspect and logstore.expired == "fail"):
+        return Level.FAIL
+    left_s = found.shortest_s
+    return Level.OK if left_s is None else falling(left_s, *found.limits(logstore.health.runway_s))
+
+
+def _named(left: TimeLeft) -> tuple[str, ...]:
+    """The gaps of the run that looks, and those that others have named within a day. Each is a loss that has
+    happened, whatever is left, so it is an error beside any number."""
+    lately = left.runway.named if isinstance(left.runway, Runway) else ()
+    return (
+        *(f"{gap}: lost to retention, this run named the gap" for gap in left.gaps),
+        *(f"{gap}: lost to retention, named within a day" for gap in lately if gap not in left.gaps),
+    )
 
 
 def _not_seen(named: tuple[str, ...], why: Unknown | None) -> Finding:

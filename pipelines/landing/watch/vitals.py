@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.inspection.error_rows import error_rows
-from pipelines.landing.inspection.runway import Runway, runway
+from pipelines.landing.inspection.runway import PACE_S, Runway, gaps_since, runway
 from pipelines.landing.ledger import codec, mirror
 from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.pinned import spoken
@@ -55,7 +55,7 @@ def vitals(
     lake_now = cache(lambda: lake().one_look())
 
     def by_the_service() -> tuple[Waits, TimeLeft]:
-        return _waits_and_left(logstore, lake_now(), client(), heads=heads, whole=whole)
+        return _waits_and_left(logstore, lake_now(), client(), clock, heads=heads, whole=whole)
 
     try:
         problems = known(lambda: _problems(logstore, lake_now()), broken=True)
@@ -85,7 +85,7 @@ def after_landing(logstore: Logstore, lake: Lake) -> Vitals:
 
     def by_the_service() -> tuple[Waits, TimeLeft]:
         with SlsClient(logstore.service) as client:
-            return _waits_and_left(logstore, now, client, whole=True)
+            return _waits_and_left(logstore, now, client, SYSTEM_CLOCK, whole=True)
 
     waits = known(by_the_service)
     lag, left = (waits, waits) if isinstance(waits, Unknown) else waits
@@ -137,11 +137,17 @@ def _broken(error: SlsError) -> Vitals:
 
 
 def _waits_and_left(
-    logstore: Logstore, lake: Lake, client: SlsClient, *, heads: Heads | None = None, whole: bool
+    logstore: Logstore,
+    lake: Lake,
+    client: SlsClient,
+    clock: Clock,
+    *,
+    heads: Heads | None = None,
+    whole: bool,
 ) -> tuple[Waits, TimeLeft]:
     """The ledger says up to when each shard is known to be read. So no log that waits is older, and the
     oldest of these times bounds both: the lag from above, the time that is left from below. Where even these
-    pass no limit, no shard is asked.
+    pass no limit, no shard is asked. Before the first landing it says nothing, and all are.
 
     Worked example: a day is kept, and the oldest shard was read up to ten minutes ago: at least 23 h 50 min
     are left, and nothing waits for longer than ten minutes. Should the limit of the lag be five minutes, the
@@ -149,19 +155,19 @@ def _waits_and_left(
     """
     seen = look(logstore, lake, client)
     own = seen.own_by if seen.ledger.started else {}
-    passed_s, retention_s = min(own.values(), default=None), client.retention_s()
-    if passed_s is None and (to_come := logstore.ahead(seen.now_s)):
+    if not own and (to_come := logstore.ahead(seen.now_s)):
         return Waits(0.0, to_come=to_come), TimeLeft(None, to_come=to_come)
-    age_s = 0.0 if passed_s is None else max(0.0, seen.now_s - passed_s)
-    awake = [at for shard, at in own.items() if shard not in seen.paused]
-    lag_s = max(0.0, seen.now_s - min(awake)) if awake else 0.0
+    retention_s, awake = client.retention_s(), [at for shard, at in own.items() if shard not in seen.paused]
+    age_s = max(0.0, seen.now_s - min(own.values(), default=seen.now_s))
+    lag_s = max(0.0, seen.now_s - min(awake, default=seen.now_s))
     nobodys = spoken(seen.unread)
     least_s = None if retention_s is None else max(0.0, retention_s - age_s)
-    least, limits = Runway(logstore.table, retention_s, (), least_s), logstore.health.lag_s
+    named = gaps_since(seen.table, seen.ledger, int((clock.now() - PACE_S) * 1000))
+    least, limits = Runway(logstore.table, retention_s, (), least_s, named), logstore.health.lag_s
     far = least_s is None or falling(least_s, *least.limits(logstore.health.runway_s)) is Level.OK
-    if not whole and far and rising(lag_s, *limits) is Level.OK:
+    if own and not whole and far and rising(lag_s, *limits) is Level.OK:
         return Waits(lag_s, at_most=True, unread=nobodys), TimeLeft(least)
-    found = runway(logstore, lake, client, heads=heads)
+    found = runway(logstore, lake, client, clock=clock, heads=heads)
     since = {s.shard: s.waiting_since_s for s in found.shards if s.waiting_since_s is not None}
     oldest_s = min((at for shard, at in since.items() if shard not in seen.paused), default=seen.now_s)
     paused = tuple(shard for shard in since if shard in seen.paused)
