@@ -576,3 +576,19 @@ def test_counts_at_their_limits_are_not_over_them_and_a_maintenance_leaves_less(
     limits = Wear(files=10, snapshots=300, manifests=100)
     assert Wear(10, 300, 100).over(limits) == ()
     assert Wear(11, 301, 100).over(limits) == ("files", "snapshots")
+
+
+def test_a_loss_that_a_run_has_named_is_one_run_that_says_so_though_nothing_is_wrong_any_more(
+    make_site: MakeSite,
+) -> None:
+    site = landed(make_site("gone_by"))
+    assert not site.tick("health").run_requests
+    site.world.put(5)
+    site.world.emulator.admin.advance(31 * 86_400)
+    site.world.put(5)
+    assert site.world.land().gaps
+    site.world.land()
+    (asked,) = site.tick("health").run_requests
+    run = site.launch(asked, "health")
+    assert not run.success and "lost to retention, named within a day" in why(run)
+    assert not site.tick("health").run_requests, "told once"
