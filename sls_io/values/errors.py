@@ -103,12 +103,14 @@ class Throttled(TransportError):
 
 
 class ServiceError(SlsError):
-    """The service answered with an error: `code`, HTTP `status`, `request_id`."""
+    """The service answered with an error: `code`, HTTP `status`, `request_id`; or it contradicted itself, which
+    is nobody's answer: `status` is 0 then."""
 
     def __init__(
         self, code: str, message: str, *, status: int = 0, request_id: str = "", hint: str = ""
     ) -> None:
-        text = f"{code}: {printable(message)} (HTTP {status}, request {request_id or '-'})"
+        answer = f" (HTTP {status}, request {request_id or '-'})" * bool(status)
+        text = f"{code}: {printable(message)}{answer}"
         super().__init__(f"{text}. {hint}" if hint else text)
         self.code, self.status, self.request_id = code, status, request_id
 

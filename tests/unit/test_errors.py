@@ -65,7 +65,8 @@ def test_an_answer_of_the_service_carries_code_status_and_request(kind: type[Ser
 
 
 def test_a_hint_is_the_last_sentence() -> None:
-    assert str(ServiceError("C", "m", hint="do this")).endswith("(HTTP 0, request -). do this")
+    assert str(ServiceError("C", "m", status=500, hint="do this")) == "C: m (HTTP 500, request -). do this"
+    assert str(ServiceError("C", "m", hint="do this")) == "C: m. do this"
 
 
 def test_what_the_service_echoes_is_cut_and_has_no_control_characters() -> None:
