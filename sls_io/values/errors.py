@@ -103,8 +103,8 @@ class Throttled(TransportError):
 
 
 class ServiceError(SlsError):
-    """The service answered with an error: `code`, HTTP `status`, `request_id`; or it contradicted itself, which
-    is nobody's answer: `status` is 0 then."""
+    """The service answered with an error: `code`, HTTP `status`, `request_id`; or its answers contradict one
+    another, and `status` is 0."""
 
     def __init__(
         self, code: str, message: str, *, status: int = 0, request_id: str = "", hint: str = ""
