@@ -150,13 +150,16 @@ def test_of_what_waits_behind_a_loss_the_lag_is_told(quick: World) -> None:
     pass_by(quick, 30 * DAY - 7 * 3600)
     quick.put(10, key=LOW)
     pass_by(quick, 8 * 3600)
-    for expired in ("gap", "fail"):
+    of_each = {"gap": "the next run names the gap", "fail": "with `expired: gap` the loss is named"}
+    for expired, said in of_each.items():
         logstore = quick.logstore.model_copy(update={"expired": expired})
         with ExitStack() as opened:
             seen = vitals(logstore, lambda: quick.lake, partial(opened.enter_context, quick.client))
         assert isinstance(seen.lag, Waits) and seen.lag.age_s == pytest.approx(8 * 3600, abs=60)
-        said = {found.kind: found for found in findings(seen, logstore)}
-        assert said[Kind.LAG].level is said[Kind.RUNWAY].level is Level.FAIL, said
+        level_of = {found.kind: found.level for found in findings(seen, logstore)}
+        assert level_of[Kind.LAG] is level_of[Kind.RUNWAY] is Level.FAIL
+        (runway_of,) = (found for found in findings(seen, logstore) if found.kind is Kind.RUNWAY)
+        assert said in runway_of.text and runway_of.numbers["runway h"] == 0
 
 
 def test_the_files_of_each_hour_are_counted_for_those_who_look(quick: World) -> None:

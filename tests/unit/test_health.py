@@ -74,7 +74,7 @@ def proof(**shard: Any) -> Proof:
         ({"runway": days_left(0.9, of=2)}, WARN, "shard 0"),
         ({"runway": days_left(0.2, of=2)}, FAIL, "shard 0"),
         ({"runway": days_left(29, lost=True)}, FAIL, "retention took logs"),
-        ({"runway": days_left(29, suspect="nobody is sure")}, WARN, "shard 0: nobody is sure"),
+        ({"runway": days_left(29, stays="nobody is sure")}, WARN, "shard 0: nobody is sure"),
         (
             {"runway": days_left(0.9, owed_since_s=0)},
             FAIL,

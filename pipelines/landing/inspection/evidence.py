@@ -22,7 +22,7 @@ from pipelines.landing.contents.spread import HERE, Spread
 from pipelines.landing.hours import hours_text
 from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.inspection.second_pull import SecondPull, pull_again
-from pipelines.landing.inspection.upcoming import not_believed
+from pipelines.landing.inspection.upcoming import left_alone
 from pipelines.landing.inspection.whole import NO_FILES, Chosen, WholeFiles, read_chosen
 from pipelines.landing.ledger.newest_landing import disagreements
 from pipelines.landing.ledger.reading import Unreadable, readable_manifests, rows_shown, tasks_in, tasks_of
@@ -292,14 +292,14 @@ def _answers(
     behind = {
         s: a.begin for s, a in told.items() if a and a.begin and _lies_behind(ledger.shards[s], a.begin)
     }
-    doubts = not_believed(logstore, client, table, ledger, listed, behind) if behind else {}
+    left = left_alone(logstore, client, table, ledger, listed, behind) if behind else {}
     found = {}
     for number, entry in ledger.shards.items():
         if (answer := told.get(number)) is None:
             lost, unsure = _skipped_before(client, number, entry, CURSOR_UNKNOWN)
             answer = ServiceShard(owed=unsure, lost=lost)
         elif number in behind:
-            said = _never_landed(entry, behind[number], doubts.get(number, ""))
+            said = _never_landed(entry, behind[number], str(left.get(number, "")))
             answer = replace(answer, lost=(*answer.lost, said))
         found[number] = answer
     return found

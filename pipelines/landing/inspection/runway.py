@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pyiceberg.table import Table
 
 from pipelines.landing.bounds import Thresholds
-from pipelines.landing.inspection.upcoming import not_believed
+from pipelines.landing.inspection.upcoming import left_alone
 from pipelines.landing.ledger.pinned import unread
 from pipelines.landing.ledger.start import begun, check_origin, find_table
 from pipelines.landing.ledger.state import ancestry, read_state
@@ -28,6 +28,7 @@ from pipelines.landing.ledger.summary import is_landing, ledgers_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import gap_lines
 from pipelines.landing.table.lake import Lake
+from sls_io.planning.waits import Why
 from sls_io.values.claim import GAP_SKIPPED, Gap, Ledger, ShardLedger
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import CursorExpired, ShardGone
@@ -49,9 +50,10 @@ class ShardRunway:
     waiting_since_s  receive time of the oldest log behind the frontier, which runs land; None: nothing waits
     owed_since_s     the same of those that a person skipped, which only a backfill lands; None: no such log
     left_s           seconds until the older of both is deleted; None: there is none, or none is ever deleted
-    lost             retention was faster: the next landing names a gap. What waits is what is left then
-    suspect          it is said that logs are gone, and the next landing will not believe it yet: why, in
-                     the landing's own words
+    lost             retention was faster: the next landing names a gap, where it does not leave the shard as
+                     it is. What waits is what is left then
+    stays            why the next landing leaves it as it is, in the landing's own words: it does not believe
+                     yet that logs are gone, or they are (`lost`) and that is left to a person
     pace             receive seconds landed in a second; None where nothing tells it
     """
 
@@ -60,7 +62,7 @@ class ShardRunway:
     left_s: float | None = None
     lost: bool = False
     pace: float | None = None
-    suspect: str = ""
+    stays: str = ""
     owed_since_s: int | None = None
 
     @property
@@ -110,7 +112,7 @@ class Runway:
     @property
     def suspect(self) -> bool:
         """Whether it is said that logs are gone, and not proven."""
-        return any(s.suspect for s in self.shards)
+        return any(s.stays and not s.lost for s in self.shards)
 
     def limits(self, asked: Thresholds | None) -> Thresholds:
         """Below how many seconds a warning begins, and an error; 0 for never.
@@ -125,10 +127,8 @@ class Runway:
 
     def short(self, below_s: float) -> tuple[ShardRunway, ...]:
         """The shards with less time left, the shortest first, and before them the lost and those in doubt."""
-        found = [
-            s for s in self.shards if s.suspect or s.lost or (s.left_s is not None and s.left_s < below_s)
-        ]
-        return tuple(sorted(found, key=lambda s: (not s.lost, not s.suspect, s.left_s or 0.0, s.shard)))
+        found = [s for s in self.shards if s.stays or s.lost or (s.left_s is not None and s.left_s < below_s)]
+        return tuple(sorted(found, key=lambda s: (not s.lost, not s.stays, s.left_s or 0.0, s.shard)))
 
 
 def runway(
@@ -147,7 +147,7 @@ def runway(
     raise.
 
     What is shown as lost is only what a run would believe: a shard whose begin has passed its frontier is
-    asked of the planner once more, and its `suspect` then has the planner's own words. That second survey
+    asked of the planner once more, and its `stays` then has the planner's own words. That second survey
     costs calls, so it is made for such shards alone.
     """
     retention_s = client.retention_s()
@@ -176,9 +176,10 @@ def runway(
         shards = tuple(pool.map(one, sorted(_own(logstore, listed, ledger))))
     lost = [s.shard for s in shards if s.lost]
     if lost:
-        doubts = not_believed(logstore, client, table, ledger, listed, lost)
+        why = left_alone(logstore, client, table, ledger, listed, lost)
         shards = tuple(
-            replace(s, lost=False, suspect=doubts[s.shard]) if s.shard in doubts else s for s in shards
+            replace(s, lost=why[s.shard].kind is Why.LOST, stays=str(why[s.shard])) if s.shard in why else s
+            for s in shards
         )
     return Runway(logstore.table, retention_s, shards, named=named)
 
@@ -320,11 +321,11 @@ def spoken(found: Runway, below_s: float) -> Iterable[str]:
         left = f"{least}{days(found.shortest_s)} of {days(found.retention_s)} left"
         yield f"the oldest log that is not landed has {left}"
     for shard in short:
+        if shard.stays:
+            yield f"shard {shard.shard}: {shard.stays}"
+            continue
         if shard.lost:
             yield f"shard {shard.shard}: retention took logs that had not landed; the next run names the gap"
-            continue
-        if shard.suspect:
-            yield f"shard {shard.shard}: {shard.suspect}"
             continue
         if shard.owed:
             left = days(shard.left_s)

@@ -15,6 +15,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.surveyor import Surveyor
 from sls_io.planning.draft import Patience
 from sls_io.planning.values import Plan
+from sls_io.planning.waits import Wait, Why
 from sls_io.values.claim import Ledger
 from sls_io.values.shard import Shard
 from sls_io.wire.client import SlsClient
@@ -43,21 +44,27 @@ def upcoming(
     return surveyor.plan(surveys, Patience(int(client.now_s()), logstore.group.timeout_s, suspected))
 
 
-def not_believed(
+def left_alone(
     logstore: Logstore,
     client: SlsClient,
     table: Table | None,
     ledger: Ledger,
     listed: Mapping[int, Shard],
     lost: Iterable[int],
-) -> dict[int, str]:
-    """Of shards of which one answer says that logs are lost that had not landed: those of which the next run
-    would not believe it, and why. Raises as `upcoming`.
+) -> dict[int, Wait]:
+    """Of shards of which one answer says that logs are lost that had not landed: those that the next run
+    would leave as they are, and why. It does not believe it yet (`suspect`), or the settings leave what
+    becomes of them to a person (`lost`). Raises as `upcoming`.
 
     One answer proves nothing: a begin that is told wrong, once, looks as retention does. Whether a run
     believes it only its plan can say, so that is made here, too.
     """
     until_s = int(client.now_s()) - logstore.budget.settle_s
     mine = [listed[shard] for shard in lost if shard in listed]
-    suspects = upcoming(logstore, client, table, ledger, listed.values(), mine, until_s=until_s).suspects
-    return {shard: suspects[shard] for shard in lost if shard in suspects}
+    plan = upcoming(logstore, client, table, ledger, listed.values(), mine, until_s=until_s)
+    kinds = {shard: wait.kind for shard, wait in plan.waits.items()}
+    return {
+        shard: Wait(kinds.get(shard, Why.SUSPECT), plan.suspects[shard])
+        for shard in lost
+        if shard in plan.suspects
+    }

@@ -245,7 +245,9 @@ def _runway(left: TimeLeft, logstore: Logstore) -> Finding:
     if not isinstance(found, Runway):
         return _not_seen(named, found)
     warn_s, fail_s = found.limits(logstore.health.runway_s)
-    level = Level.FAIL if named else _level_left(found, logstore)
+    level = Level.OK if found.shortest_s is None else falling(found.shortest_s, warn_s, fail_s)
+    if named or found.lost:
+        level = Level.FAIL
     short = found.short(warn_s)
     owed = sum(shard.owed for shard in short)
     only_owed = 0 < owed == len(short) and not named  # then no run helps
@@ -260,15 +262,6 @@ def _runway(left: TimeLeft, logstore: Logstore) -> Finding:
     lines = (*named, *spoken(found, warn_s))
     cures = (commands.OWED,) * bool(owed)
     return Finding(Kind.RUNWAY, level, f"{_some(lines)}{cure}", numbers, lines, cures, said=_LINES_MAX)
-
-
-def _level_left(found: Runway, logstore: Logstore) -> Level:
-    """Where losses are to wait for a person (`expired: fail`), nothing of a shard that has one lands until he
-    decides: as bad as a loss."""
-    if found.lost or (found.suspect and logstore.expired == "fail"):
-        return Level.FAIL
-    left_s = found.shortest_s
-    return Level.OK if left_s is None else falling(left_s, *found.limits(logstore.health.runway_s))
 
 
 def _named(left: TimeLeft) -> tuple[str, ...]:
