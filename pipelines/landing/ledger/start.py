@@ -5,7 +5,9 @@ second run at the same time, cannot begin somewhere else.
 """
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from math import ceil
 
 from pyiceberg.table import Table
@@ -40,7 +42,7 @@ from sls_io.values.shard import Shard
 from sls_io.values.window import HOUR_S, Cursor
 from sls_io.wire.client import Origin, SlsClient
 
-_NAMED_MAX = 3
+_CALLS_PARALLEL, _NAMED_MAX = 16, 3
 
 
 def find_table(lake: Lake, logstore: Logstore, client: SlsClient) -> Table | None:
@@ -110,10 +112,10 @@ def resolve_starts(
     check_reset(logstore)
     found: dict[int, Cursor] = {}
     for known in (checkpoints[0], checkpoints[-1]):
-        at_s = logstore.reset_time_s(client.now_s())
-        for shard in client.shards():
-            start = _start(client, logstore, shard, at_s, known.get(shard.id))
-            found[shard.id] = min(start, found.get(shard.id, start))
+        asked = partial(_start, client, logstore, logstore.reset_time_s(client.now_s()), known)
+        with ThreadPoolExecutor(_CALLS_PARALLEL) as pool:
+            starts = dict(pool.map(asked, client.shards()))
+        found |= {shard: min(start, found.get(shard, start)) for shard, start in starts.items()}
     return found
 
 
@@ -237,8 +239,8 @@ def begins(client: SlsClient, logstore: Logstore, state: TableState, origin: str
         looked_s = entry.reached_s or int(client.now_s())
         at_s = looked_s if logstore.reset == "latest" else logstore.reset_time_s(looked_s)
         kept = published(logstore, client, known_as=origin) if logstore.reset == "group" else {}
-        stored = kept.get(shard.id)
-        return _start(client, logstore, shard, at_s, stored.cursor if stored else None)
+        cursors = {number: stored.cursor for number, stored in kept.items()}
+        return _start(client, logstore, at_s, cursors, shard)[1]
 
     gone, before = state.forgotten.hours(origin), state.forgotten.before(origin)
     return Begins(at, gone, before, lowered(logstore, state, origin))
@@ -441,13 +443,18 @@ def mislabelled(state: TableState, origin: Origin) -> str | None:
 
 
 def _start(
-    client: SlsClient, logstore: Logstore, shard: Shard, at_s: int | None, checkpoint: Cursor | None
-) -> Cursor:
-    floor = client.cursor_at(shard.id, logstore.start_s)
+    client: SlsClient,
+    logstore: Logstore,
+    at_s: int | None,
+    checkpoints: Mapping[int, Cursor | None],
+    shard: Shard,
+) -> tuple[int, Cursor]:
+    """The shard's number and where it begins: by `reset`, and not before `start`."""
+    floor, checkpoint = client.cursor_at(shard.id, logstore.start_s), checkpoints.get(shard.id)
     if at_s is not None:
-        return max(floor, client.cursor_at(shard.id, at_s))
-    if logstore.reset == "latest":
-        return max(floor, client.cursor_at(shard.id, "end"))
-    if logstore.reset == "group" and checkpoint is not None:
-        return max(floor, checkpoint)
-    return max(floor, client.cursor_at(shard.id, "begin"))
+        chosen = client.cursor_at(shard.id, at_s)
+    elif logstore.reset == "group" and checkpoint is not None:
+        chosen = checkpoint
+    else:
+        chosen = client.cursor_at(shard.id, "end" if logstore.reset == "latest" else "begin")
+    return shard.id, max(floor, chosen)
