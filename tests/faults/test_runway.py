@@ -5,9 +5,11 @@ from functools import partial
 
 import pytest
 
+from pipelines.landing.commit.operation import execute
 from pipelines.landing.inspection.describe import describe
-from pipelines.landing.inspection.runway import Runway, runway
+from pipelines.landing.inspection.runway import Runway, runway, spoken
 from pipelines.landing.inspection.table_files import hours_of
+from pipelines.landing.operations.pause import plan_pause
 from pipelines.landing.watch.health import Kind, Level, TimeLeft, Vitals, Waits, findings
 from pipelines.landing.watch.vitals import vitals
 from sls_io.checkpoints.lag import lags
@@ -120,12 +122,36 @@ def test_a_child_whose_beginning_went_unseen_is_lost_before_a_landing_says_so(qu
     quick.put(10)
     unseen = {s.shard for s in look(quick).shards if s.lost} - set(quick.ledger.shards)
     assert unseen == {2, 3}
+    pass_by(quick, 3 * 3600)
+    with quick.client as client:
+        seen = vitals(quick.logstore, lambda: quick.lake, lambda: client)
+    assert isinstance(seen.lag, Waits) and seen.lag.age_s == pytest.approx(3 * 3600, abs=60)
     gaps = [gap for _ in range(2) for gap in quick.land().gaps]
     assert {2, 3} <= {int(gap.split(":")[0].removeprefix("shard ")) for gap in gaps}
     pass_by(quick, 60)
     quick.land()
     assert {*look(quick).named} >= {*gaps}
     assert level(quick, look(quick, later_s=DAY + 60)) is Level.OK
+
+
+def test_what_retention_takes_of_a_paused_shard_waits_for_a_person(quick: World) -> None:
+    quick.put(20, key=LOW)
+    pass_by(quick, 60)
+    quick.land()
+    with quick.client as client:
+        execute(quick.lake, plan_pause(quick.lake, quick.logstore, client, [0]))
+    quick.put(20, key=LOW)
+    pass_by(quick, 25 * DAY)
+    quick.land()
+    (said,) = spoken(look(quick), 7 * DAY)
+    assert said.startswith("shard 0: its oldest log not landed is deleted in") and "pace" not in said
+    pass_by(quick, 6 * DAY)
+    lost = look(quick)
+    assert not quick.land().gaps
+    (said,) = spoken(lost, 0.0)
+    assert (
+        said.endswith("nothing of it lands before somebody resumes it") and level(quick, lost) is Level.FAIL
+    )
 
 
 def test_before_the_first_landing_it_is_that_of_what_would_land(quick: World) -> None:

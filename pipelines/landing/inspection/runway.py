@@ -28,7 +28,7 @@ from pipelines.landing.ledger.summary import is_landing, ledgers_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import gap_lines
 from pipelines.landing.table.lake import Lake
-from sls_io.planning.waits import Why
+from sls_io.planning.waits import Why, paused
 from sls_io.values.claim import GAP_SKIPPED, Gap, Ledger, ShardLedger
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import CursorExpired, ShardGone
@@ -41,6 +41,7 @@ PACE_S = 24 * HOUR_S
 """The pace is measured over this long, or since the oldest landing that is known."""
 CALLS_PARALLEL = 8
 _DAY_S = 24.0 * HOUR_S
+_TAKEN = "retention took logs that had not landed"
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class ShardRunway:
     lost             retention was faster: the next landing names a gap, where it does not leave the shard as
                      it is. What waits is what is left then
     stays            why the next landing leaves it as it is, in the landing's own words: it does not believe
-                     yet that logs are gone, or they are (`lost`) and that is left to a person
+                     yet that logs are gone; or they are (`lost`), and that is left to a person, or it is
+                     paused
     pace             receive seconds landed in a second; None where nothing tells it
     """
 
@@ -153,12 +155,11 @@ def runway(
     retention_s = client.retention_s()
     origin, table = client.origin(), find_table(lake, logstore, client)
     earlier, since_ms = list[_Old](), int((clock.now() - PACE_S) * 1000)
-    if table is None:
-        ledger = Ledger(origin.id)
-    else:
+    ledger, resting = Ledger(origin.id), frozenset[int]()
+    if table is not None:
         state = read_state(table)
         origin = check_origin(state, origin, logstore.table)
-        ledger = state.ledger(origin.id)
+        ledger, resting = state.ledger(origin.id), state.paused_of(origin.id)
         earlier = _earlier(table, origin.id, since_ms)
     named = gaps_since(table, ledger, since_ms)
     if not ledger.started:
@@ -169,7 +170,7 @@ def runway(
 
     def one(shard: int) -> ShardRunway:
         entry = ledger.shards.get(shard)
-        pace = _pace(earlier, entry, shard, clock.now())
+        pace = None if shard in resting else _pace(earlier, entry, shard, clock.now())
         return _look(asked, shard, listed.get(shard), entry, retention_s, now_s, pace)
 
     with ThreadPoolExecutor(max_workers=CALLS_PARALLEL) as pool:
@@ -181,6 +182,10 @@ def runway(
             replace(s, lost=why[s.shard].kind is Why.LOST, stays=str(why[s.shard])) if s.shard in why else s
             for s in shards
         )
+    shards = tuple(
+        replace(s, stays=f"{_TAKEN}; {paused(s.shard)}") if s.lost and s.shard in resting else s
+        for s in shards
+    )
     return Runway(logstore.table, retention_s, shards, named=named)
 
 
@@ -232,10 +237,11 @@ def _look(
         return gone
     try:
         head = heads.head(listed)
-        # A gap with a cause is all that can come of this; the landing that names it ends the alarm.
-        if entry is None and _began_unseen(head, retention_s, now_s):
-            return replace(gone, lost=True)
-        lost = entry is not None and not closed and entry.frontier < head.begin
+        if entry is None:
+            # A gap with a cause is all that can come of what went unseen.
+            lost = _began_unseen(head, retention_s, now_s)
+        else:
+            lost = not closed and entry.frontier < head.begin
         since_s, owed_since_s = (
             None if at is None else heads.cursor_time_s(shard, at)
             for at in (_behind(entry, head), _first_owed(owed, head))
@@ -325,7 +331,7 @@ def spoken(found: Runway, below_s: float) -> Iterable[str]:
             yield f"shard {shard.shard}: {shard.stays}"
             continue
         if shard.lost:
-            yield f"shard {shard.shard}: retention took logs that had not landed; the next run names the gap"
+            yield f"shard {shard.shard}: {_TAKEN}; the next run names the gap"
             continue
         if shard.owed:
             left = days(shard.left_s)
