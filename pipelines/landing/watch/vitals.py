@@ -6,6 +6,7 @@ each.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import TypeVar
 
@@ -162,10 +163,10 @@ def _waits_and_left(
     lag_s = max(0.0, seen.now_s - min(awake, default=seen.now_s))
     nobodys = spoken(seen.unread)
     least_s = None if retention_s is None else max(0.0, retention_s - age_s)
-    named = gaps_since(seen.table, seen.ledger, int((clock.now() - PACE_S) * 1000))
-    least, limits = Runway(logstore.table, retention_s, (), least_s, named), logstore.health.lag_s
+    least, limits = Runway(logstore.table, retention_s, (), least_s), logstore.health.lag_s
     far = least_s is None or falling(least_s, *least.limits(logstore.health.runway_s)) is Level.OK
     if own and not whole and far and rising(lag_s, *limits) is Level.OK:
+        least = replace(least, named=gaps_since(seen.table, seen.ledger, int((clock.now() - PACE_S) * 1000)))
         return Waits(lag_s, at_most=True, unread=nobodys), TimeLeft(least)
     found = runway(logstore, lake, client, clock=clock, heads=heads)
     since = {s.shard: s.waiting_since_s for s in found.shards if s.waiting_since_s is not None}
