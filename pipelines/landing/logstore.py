@@ -290,6 +290,12 @@ class Logstore(Settings):
         return unix_s(self.reset)
 
     @property
+    def leaves_older(self) -> bool:
+        """Whether `reset` begins the history by what changes with time, so that older logs, though there and
+        after `start`, are left out: at the end, at an age, or at the group's checkpoints."""
+        return self.reset_ages or self.reset in ("latest", "group")
+
+    @property
     def asked_s(self) -> int:
         """The oldest receive time that is asked for, unix seconds: `start`, or a later time in `reset`."""
         named_s = 0 if self.reset_ages else self.reset_time_s(0) or 0

@@ -108,7 +108,7 @@ def _begin(logstore: Logstore, table: Table, origin: str) -> int | None:
     """The first hour of a history that has all that came: older ones hold nothing, now and later, or logs of
     them were deleted before anybody looked. None where a policy skipped logs that were there; somebody may
     ask for these hours."""
-    if logstore.reset_ages or logstore.reset in ("latest", "group"):
+    if logstore.leaves_older:
         return None
     state = facts(table)
     asked_s, kept_s = state.asked.get(origin), state.kept.get(origin, 0)

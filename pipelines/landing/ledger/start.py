@@ -135,7 +135,7 @@ def kept_since(client: SlsClient, logstore: Logstore) -> int:
     no logs before.
     """
     retention_s = client.retention_s()
-    if retention_s is None or logstore.reset_ages or logstore.reset in ("latest", "group"):
+    if retention_s is None or logstore.leaves_older:
         return 0
     since_s = ceil(client.now_s() - retention_s)
     return since_s if since_s > max(logstore.asked_s, client.origin().created_s) else 0
