@@ -1,7 +1,6 @@
 """Places that have positions, as words of the command line: their cursors by shard, and how far behind."""
 
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +11,6 @@ from pipelines.cli.logstores import known, load_named, project_root
 from pipelines.cli.output import Output, megabytes, moment, span
 from pipelines.cli.stores import PLACES, SPANS, seconds_of, store_of
 from pipelines.landing.inspection.describe import describe, read_ledger
-from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
@@ -25,6 +23,7 @@ from sls_io.checkpoints.store import Kept
 from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError
 from sls_io.values.shard import Head, ShardState
+from sls_io.values.side_by_side import side_by_side
 from sls_io.values.window import Cursor
 from sls_io.wire.client import GroupInfo, SlsClient
 from sls_io.wire.heads import Heads
@@ -94,8 +93,7 @@ def heads_of(client: SlsClient, shards: Collection[int] = ()) -> dict[int, Head]
     """Every listed shard. Raises ConfigError unless these `shards` are among them."""
     listed = client.shards()
     check_listed(shards, [shard.id for shard in listed])
-    with ThreadPoolExecutor(CALLS_PARALLEL) as pool:
-        return {head.shard.id: head for head in pool.map(client.head, listed)}
+    return {head.shard.id: head for head in side_by_side(client.head, listed)}
 
 
 def check_listed(shards: Collection[int], listed: Collection[int]) -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import click
@@ -17,10 +17,10 @@ from pipelines.landing.table.lake import Lake
 from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError, CursorExpired, ShardGone, TransportError, printable
 from sls_io.values.shard import Shard, parents
+from sls_io.values.side_by_side import side_by_side
 from sls_io.wire.client import SlsClient
 
 _SHARDS = click.argument("numbers", metavar="SHARD...", type=click.IntRange(min=0), nargs=-1, required=True)
-_AT_ONCE = 8
 _KEY_DIGITS, _KEY_CHARS = 32, 8
 """Of a key, and how many of them are enough to see which range it is."""
 
@@ -36,9 +36,9 @@ def shards() -> None:
 def listed(output: Output, *, name: str | None) -> None:
     """Show every listed shard: state, keys, parents and children, and what the service still keeps of it."""
     logstore = resolve(name)
-    with SlsClient(logstore.service) as client, ThreadPoolExecutor(_AT_ONCE) as pool:
+    with SlsClient(logstore.service) as client:
         found = client.shards()
-        edges = list(pool.map(lambda shard: _edges(client, shard), found))
+        edges = list(side_by_side(partial(_edges, client), found))
     above = parents(found)
     rows = [
         {

@@ -7,7 +7,6 @@ location would not load any more is not kept: whoever may make a logstore must n
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,11 +24,11 @@ from pipelines.landing.project_file import (
 from pipelines.landing.table.home import defs_files, project_files, single_files
 from sls_io.values.errors import ConfigError
 from sls_io.values.settings import Service
+from sls_io.values.side_by_side import side_by_side
 from sls_io.values.window import HOUR_S
 from sls_io.wire.client import SlsClient
 
 Entry = tuple[str, Path | str, Mapping[str, Any] | ConfigError]
-_CALLS_PARALLEL = 8
 
 
 @dataclass(frozen=True)
@@ -73,8 +72,7 @@ def refreshed(file: Path, root: Path, *, deadline_s: float | None = None) -> Ref
         with SlsClient(of_one, deadline_s=deadline_s) as client:
             return hour_text(client.origin().created_s // HOUR_S)
 
-    with ThreadPoolExecutor(_CALLS_PARALLEL) as pool:
-        starts = dict(zip(fresh, pool.map(made, fresh), strict=True))
+    starts = dict(zip(fresh, side_by_side(made, fresh), strict=True))
     refused = {name: why for name, start in starts.items() if (why := _wrong(project, file, name, start))}
     new = {name: start for name, start in starts.items() if name not in refused}
     # Asked before it is kept: two names that would be one table stop here, not in every process.

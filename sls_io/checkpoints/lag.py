@@ -5,18 +5,16 @@ by one with each group and may jump, so their distance is the most that can wait
 """
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 
 from sls_io.checkpoints.policy import Place, place_of
 from sls_io.values.errors import CursorExpired, ShardGone
 from sls_io.values.shard import Shard, ShardState, ancestors
+from sls_io.values.side_by_side import side_by_side
 from sls_io.values.window import Cursor
 from sls_io.wire.client import SlsClient
 from sls_io.wire.heads import Heads
-
-_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +49,8 @@ def lags(
     shards = client.shards()
     now_s = client.now_s()
     asked = heads or Heads(client)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = pool.map(lambda shard: _lag(client, asked, shard, places.get(shard.id), now_s), shards)
-        return tuple(one for one in found if one is not None)
+    found = side_by_side(lambda shard: _lag(client, asked, shard, places.get(shard.id), now_s), shards)
+    return tuple(one for one in found if one is not None)
 
 
 def states(

@@ -21,7 +21,8 @@ Published = Literal["sent", "ahead"]
 
 
 class Coordinator(Protocol):
-    """Holds shards for `holder`. `renew` may run in another thread than the rest; nothing else may."""
+    """Holds shards for `holder`. `renew` may run in another thread than the rest, and `checkpoint` in
+    several, each for another shard; nothing else may."""
 
     @property
     def holder(self) -> str:

@@ -133,13 +133,12 @@ class ServerGroup:
         if shard not in self._member.held:
             raise ClaimLost(f"shard {shard} is not held by {self.holder!r}: claim it first")
         if self._stored is None:
-            self.checkpoints()
-        known = self._stored or {}
-        stored = known.get(shard)
+            self._stored = dict(self.checkpoints())
+        stored = self._stored.get(shard)
         if stored is not None and stored > cursor:
             return "ahead"
         self._client.save_checkpoint(self._group.name, self.holder, shard, cursor)
-        self._stored = {**known, shard: cursor}
+        self._stored[shard] = cursor
         return "sent"
 
     def release(self) -> None:

@@ -26,7 +26,6 @@ makes about as many calls as without.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -36,10 +35,10 @@ from sls_io.planning.values import Edge, Span, Survey
 from sls_io.values.claim import CURSOR_UNKNOWN, Ledger, ShardLedger
 from sls_io.values.errors import CursorExpired, ServiceError, ShardGone, SlsError, TransportError
 from sls_io.values.shard import Head, Shard
+from sls_io.values.side_by_side import side_by_side
 from sls_io.values.window import HOUR_S, Cursor
 from sls_io.wire.client import SlsClient
 
-_CALLS_PARALLEL = 8
 _STATUS_FAILED = 500
 _BEFORE_ALL_S = 1
 """A receive time (unix seconds) before that of any log."""
@@ -410,8 +409,7 @@ def _each(
             return Survey(shard.id, None, trouble=f"could not be asked, the next run asks again: {error}")
 
     listed = list(shards)
-    with ThreadPoolExecutor(max_workers=_CALLS_PARALLEL) as pool:
-        found = {s.id: answer for s, answer in zip(listed, pool.map(one, listed), strict=True)}
+    found = {s.id: answer for s, answer in zip(listed, side_by_side(one, listed), strict=True)}
     if failed and len(failed) == len(listed):
         raise failed[0]
     return found

@@ -14,7 +14,6 @@ checkpoint and counts nothing. Who must have every log once, over restarts, want
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from operator import index
@@ -41,6 +40,7 @@ from sls_io.values.moments import Moment, place_of, unix_s
 from sls_io.values.named import type_name
 from sls_io.values.settings import PAGE_GROUPS_MAX, SHARD_MB_PER_S, Group, Service
 from sls_io.values.shard import Shard
+from sls_io.values.side_by_side import side_by_side
 from sls_io.values.window import Cursor
 from sls_io.wire.client import GroupCheckpoint, SlsClient
 from sls_io.wire.pace import Pace
@@ -49,7 +49,6 @@ from sls_io.wire.page import Page
 if TYPE_CHECKING:
     import pandas as pd
 
-_CALLS_PARALLEL = 8
 _SHOWN_CHARS = 40
 _UNSEEN = ("__origin__", "__receive_hour__", "__raw__")
 """Columns of a batch that say nothing to who looks at a few logs."""
@@ -132,8 +131,7 @@ class Reader:
             place = None if places is None else places.get(shard.id, GroupCheckpoint(shard.id, None, 0, ""))
             return _status(self.client, shard, place, now_s)
 
-        with ThreadPoolExecutor(max_workers=_CALLS_PARALLEL) as pool:
-            return list(pool.map(ask, listed))
+        return list(side_by_side(ask, listed))
 
     def extent(
         self,

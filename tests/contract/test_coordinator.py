@@ -24,6 +24,7 @@ from sls_io.emulator import Admin, Emulator, start
 from sls_io.values.clock import ManualClock
 from sls_io.values.errors import ClaimLost, ConfigError, ServiceError, SlsError, TransportError
 from sls_io.values.settings import Group, Service
+from sls_io.values.side_by_side import side_by_side
 from sls_io.values.window import Cursor
 from sls_io.wire.client import SlsClient
 from tests.contract.lease_databases import DATABASES, Databases
@@ -253,6 +254,18 @@ def test_a_checkpoint_never_goes_back(kind: Kind, place: Place) -> None:
     assert again.checkpoint(1, end) == "ahead"
     assert again.checkpoint(1, Cursor(end + 1000)) == "sent"
     assert again.checkpoints()[1] == end + 1000
+
+
+@publishing
+def test_checkpoints_of_several_shards_may_be_sent_at_once(kind: Kind, place: Place) -> None:
+    coordinator = kind.make(place)
+    claim = coordinator.claim()
+    for round_ in range(1, 9):
+        sent = {shard: Cursor(100 * round_ + shard) for shard in claim.shards}
+        assert {*side_by_side(lambda at: coordinator.checkpoint(*at), sent.items())} == {"sent"}
+        assert dict(kind.make(place).checkpoints()) == sent
+    before = {shard: Cursor(at - 1) for shard, at in sent.items()}
+    assert {*side_by_side(lambda at: coordinator.checkpoint(*at), before.items())} == {"ahead"}
 
 
 @publishing

@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -140,6 +141,18 @@ def test_a_checkpoint_that_cannot_be_sent_is_put_off_and_the_landing_stands(star
     assert again.rows == 0
     assert started.checkpoints() == {s: e.frontier for s, e in started.ledger.shards.items()}
     started.assert_each_log_once()
+
+
+def test_checkpoints_are_on_their_way_at_the_same_time(started: World) -> None:
+    held = started.emulator.admin.fault("hold", call="save_checkpoint", times=None)
+    with started.run() as run, ThreadPoolExecutor(1) as beside:
+        run.land()
+        assert run.reconcile().ok
+        sent = beside.submit(run.checkpoint)
+        started.emulator.admin.wait(held, hits=2)  # neither is answered before both were asked for
+        started.emulator.admin.remove(held)
+        assert [x.outcome for x in sent.result()] == [CheckpointOutcome.MOVED] * 2
+    assert started.checkpoints() == {s: e.frontier for s, e in started.ledger.shards.items()}
 
 
 @pytest.mark.fault("4b.reset.plan")

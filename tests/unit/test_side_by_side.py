@@ -1,4 +1,4 @@
-"""Questions to a storage that are asked side by side: in order, a bounded number ahead."""
+"""Calls that are made side by side: in order, a bounded number ahead, within the deadline of who asks."""
 
 import threading
 from collections.abc import Iterator
@@ -6,16 +6,15 @@ from itertools import count, islice
 
 import pytest
 
-from pipelines.landing.ledger.reading import side_by_side
-
-PARALLEL = 16
+from sls_io.values.deadline import Deadline, current
+from sls_io.values.side_by_side import AT_ONCE_MAX, side_by_side
 
 
 def test_so_many_are_asked_at_once_and_the_answers_come_in_order() -> None:
-    meeting = threading.Barrier(PARALLEL, timeout=60.0)
+    meeting = threading.Barrier(AT_ONCE_MAX, timeout=60.0)
 
     def call(number: int) -> int:
-        if number < PARALLEL:
+        if number < AT_ONCE_MAX:
             meeting.wait()  # passes only when all of the first are being asked at once
         return -number
 
@@ -32,7 +31,7 @@ def test_no_more_are_ahead_of_what_is_taken() -> None:
 
     answers = side_by_side(str, questions())
     assert list(islice(answers, 3)) == ["0", "1", "2"]
-    assert len(asked) == PARALLEL + 2
+    assert len(asked) == AT_ONCE_MAX + 2
     answers.close()
 
 
@@ -46,3 +45,8 @@ def test_the_first_that_fails_is_raised_after_the_answers_before_it() -> None:
     assert list(islice(answers, 2)) == [0, 1]
     with pytest.raises(OSError, match=r"^2$"):
         next(answers)
+
+
+def test_a_call_keeps_to_the_deadline_of_who_asks() -> None:
+    with Deadline.after(1e6).kept():
+        assert set(side_by_side(lambda _: current().until_s, range(40))) == {current().until_s}

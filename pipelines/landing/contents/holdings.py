@@ -16,7 +16,6 @@ of two files of that hour, then answers. Hour 8 asks for 09:00 and for its own f
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, TypeVar
@@ -40,10 +39,10 @@ from pipelines.landing.ledger.values import Adopted, Forgotten
 from pipelines.landing.table.contract import rows_of
 from sls_io.values.claim import Ledger
 from sls_io.values.errors import CursorExpired, InvariantBroken, ShardGone
+from sls_io.values.side_by_side import side_by_side
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet
 from sls_io.wire.client import SlsClient
 
-_CALLS_PARALLEL = 8
 _HOUR_US = HOUR_S * 1_000_000
 Answer = TypeVar("Answer")
 Mark = int | Literal["begin"]
@@ -237,11 +236,10 @@ def _first(client: SlsClient, settle_s: int) -> ServiceEdges:
 def _asked(client: SlsClient, known: ServiceEdges, ledger: Ledger, asks: Asks) -> ServiceEdges:
     marks, hours = dict(known.marks), dict(known.hours)
     shards = sorted({*known.listed, *ledger.shards})
-    with ThreadPoolExecutor(_CALLS_PARALLEL) as pool:
-        for mark in asks.marks:
-            at: int | Literal["begin"] = mark if mark == "begin" else mark * HOUR_S
-            found = pool.map(partial(_unless_gone, client.cursor_at, at=at), shards)
-            marks[mark] = {s: cursor for s, cursor in zip(shards, found, strict=True) if cursor is not None}
+    for mark in asks.marks:
+        at: int | Literal["begin"] = mark if mark == "begin" else mark * HOUR_S
+        found = side_by_side(partial(_unless_gone, client.cursor_at, at=at), shards)
+        marks[mark] = {s: cursor for s, cursor in zip(shards, found, strict=True) if cursor is not None}
     if asks.cursor is not None:
         shard, cursor = asks.cursor
         time_s = _unless_gone(client.cursor_time_s, shard, cursor=Cursor(cursor))

@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,7 @@ from pipelines.landing.table.data_files import data_file, metrics_in
 from pipelines.landing.table.former import listed
 from sls_io.values.claim import Ledger
 from sls_io.values.errors import ConfigError
+from sls_io.values.side_by_side import side_by_side
 
 _COLUMNS = ("__origin__", *IDENTITY)
 _ENDING = ".parquet"
@@ -95,12 +97,14 @@ def known(table: Table, unreadable: Collection[str]) -> Known:
     """
     seen: dict[str, dict[str, DataFile] | None] = dict.fromkeys(unreadable)
     lists: dict[int, set[str] | None] = {}
-    for snapshot in table.metadata.snapshots:
-        manifests = _manifests(table, snapshot)
-        lists[snapshot.snapshot_id] = None if manifests is None else {m.manifest_path for m in manifests}
-        for manifest in manifests or ():
-            if manifest.manifest_path not in seen:
-                seen[manifest.manifest_path] = _entries(table, manifest)
+    snapshots, unseen = table.metadata.snapshots, dict[str, ManifestFile]()
+    for snapshot, manifests in zip(
+        snapshots, side_by_side(partial(_manifests, table), snapshots), strict=True
+    ):
+        listed_here = {m.manifest_path: m for m in manifests or ()}
+        lists[snapshot.snapshot_id] = None if manifests is None else {*listed_here}
+        unseen |= {path: each for path, each in listed_here.items() if path not in seen}
+    seen |= zip(unseen, side_by_side(partial(_entries, table), unseen.values()), strict=True)
     entries = {path: file for files in seen.values() for path, file in (files or {}).items()}
     main = [lists[snapshot.snapshot_id] for snapshot in reversed(list(ancestry(table)))]
     return Known(entries, frozenset(_left(main, seen)))

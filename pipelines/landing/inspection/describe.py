@@ -2,8 +2,8 @@
 
 Nothing here claims a shard, writes a file or commits. `preview` plans as if every shard were ours.
 
-What is asked does not grow with the number of shards, but for their heads, which are asked for eight at a
-time. Of the table metadata and manifests are read, and no file of rows.
+What is asked does not grow with the number of shards, but for their heads, which are asked for side by
+side. Of the table metadata and manifests are read, and no file of rows.
 
 Story: a person moves a group's checkpoint ahead of the table. Whoever makes a lag of it says that nothing
 waits, while the next run lands from the frontier all the same. So lag and backlog come from ledger and
@@ -12,14 +12,12 @@ service, and the checkpoint is only shown beside them (`ahead` says when it is f
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 
 from pipelines.landing.coordinators import standing_if_there
 from pipelines.landing.inspection.backlog import backlog_of
-from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.inspection.upcoming import upcoming
 from pipelines.landing.ledger.barred import bars_of
 from pipelines.landing.ledger.left import rates_of
@@ -49,6 +47,7 @@ from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.errors import CursorExpired, ShardGone
 from sls_io.values.settings import Budget
 from sls_io.values.shard import Head, Shard
+from sls_io.values.side_by_side import side_by_side
 from sls_io.values.window import HOUR_S, Cursor
 from sls_io.wire.client import GroupCheckpoint, SlsClient
 from sls_io.wire.heads import Heads
@@ -248,8 +247,7 @@ def describe(
         entry, checkpoint = ledger.shards.get(shard), group.checkpoints.get(shard)
         return _view(shard, listed.get(shard), asked, entry, checkpoint, now_s)
 
-    with ThreadPoolExecutor(CALLS_PARALLEL) as pool:
-        views = [*pool.map(view, sorted({*listed, *ledger.shards}))]
+    views = [*side_by_side(view, sorted({*listed, *ledger.shards}))]
     quota = logstore.budget.shard_mb_per_s
     paused = facts(table).paused_of(ledger.origin) if table is not None else frozenset[int]()
     newest = _newest_snapshots(table, ledger) if table is not None else {}

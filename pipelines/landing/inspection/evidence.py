@@ -11,7 +11,6 @@ is named once.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -20,7 +19,6 @@ from pyiceberg.table import FileScanTask, Table
 from pipelines.landing.contents.cells import Counted, count, edges, partition_origin, totals
 from pipelines.landing.contents.spread import HERE, Spread
 from pipelines.landing.hours import hours_text
-from pipelines.landing.inspection.runway import CALLS_PARALLEL
 from pipelines.landing.inspection.second_pull import SecondPull, pull_again
 from pipelines.landing.inspection.upcoming import left_alone
 from pipelines.landing.inspection.whole import NO_FILES, Chosen, WholeFiles, read_chosen
@@ -44,6 +42,7 @@ from sls_io.planning.values import Again
 from sls_io.values.claim import CURSOR_UNKNOWN, GAP_SKIPPED, Ledger, ShardLedger
 from sls_io.values.errors import ConfigError, CursorExpired, ShardGone, SlsError
 from sls_io.values.shard import Head, Shard
+from sls_io.values.side_by_side import side_by_side
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet, Window
 from sls_io.wire.client import Origin, SlsClient
 
@@ -287,8 +286,7 @@ def _answers(
 
     listed = {shard.id: shard for shard in client.shards()}
     mine = [shard for number, shard in listed.items() if number in ledger.shards]
-    with ThreadPoolExecutor(CALLS_PARALLEL) as pool:
-        told = dict(zip((shard.id for shard in mine), pool.map(ask, mine), strict=True))
+    told = dict(zip((shard.id for shard in mine), side_by_side(ask, mine), strict=True))
     behind = {
         s: a.begin for s, a in told.items() if a and a.begin and _lies_behind(ledger.shards[s], a.begin)
     }

@@ -14,7 +14,6 @@ whoever asks in between sees it by chance.
 """
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
@@ -33,13 +32,13 @@ from sls_io.values.claim import GAP_SKIPPED, Gap, Ledger, ShardLedger
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import CursorExpired, ShardGone
 from sls_io.values.shard import Head, Shard
+from sls_io.values.side_by_side import side_by_side
 from sls_io.values.window import HOUR_S, Cursor
 from sls_io.wire.client import SlsClient
 from sls_io.wire.heads import Heads
 
 PACE_S = 24 * HOUR_S
 """The pace is measured over this long, or since the oldest landing that is known."""
-CALLS_PARALLEL = 8
 _DAY_S = 24.0 * HOUR_S
 _TAKEN = "retention took logs that had not landed"
 
@@ -173,8 +172,7 @@ def runway(
         pace = None if shard in resting else _pace(earlier, entry, shard, clock.now())
         return _look(asked, shard, listed.get(shard), entry, retention_s, now_s, pace)
 
-    with ThreadPoolExecutor(max_workers=CALLS_PARALLEL) as pool:
-        shards = tuple(pool.map(one, sorted(_own(logstore, listed, ledger))))
+    shards = tuple(side_by_side(one, sorted(_own(logstore, listed, ledger))))
     lost = [s.shard for s in shards if s.lost]
     if lost:
         why = left_alone(logstore, client, table, ledger, listed, lost)

@@ -16,13 +16,14 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 
 from pipelines.landing.contents.cells import origin_and_hour
-from pipelines.landing.ledger.reading import entries_in, manifests_of, side_by_side
+from pipelines.landing.ledger.reading import entries_in, manifests_of
 from pipelines.landing.ledger.state import facts, origins_named
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import commands
 from pipelines.landing.table.former import listed
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import ConfigError
+from sls_io.values.side_by_side import side_by_side
 
 _STAGED = re.compile(
     r"(?P<origin>[^/]+)/(?P<hour>[0-9]+)/[0-9a-f]{16}-(?P<run>[0-9a-f]{8})-[0-9a-f]{8}\.parquet"

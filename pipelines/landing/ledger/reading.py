@@ -10,13 +10,10 @@ and the value still is one. A compaction reads it, writes the other value anew w
 nothing ever tells again that it was not what landed.
 """
 
-from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from itertools import chain
-from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,11 +32,9 @@ from pipelines.landing.table.contract import origin_place
 from pipelines.landing.table.trouble import is_storage, storage_trouble
 from sls_io.values.cures import Cure, Do
 from sls_io.values.errors import Breach, InvariantBroken, LedgerBroken, SlsError, TransportError
+from sls_io.values.side_by_side import side_by_side
 from sls_io.values.window import IntervalSet
 
-_CALLS_PARALLEL = 16
-_Asked = TypeVar("_Asked")
-_Answer = TypeVar("_Answer")
 _ALL = AlwaysTrue()
 _BOUNDED = ("__shard__", "__cursor__")
 _IDENTITY = ("__origin__", "__shard__", "__cursor__", "__index__")
@@ -175,25 +170,6 @@ def absent(table: Table, paths: Iterable[str]) -> list[str]:
     wanted = list(paths)
     there = side_by_side(lambda path: table.io.new_input(path).exists(), wanted)
     return [path for path, is_there in zip(wanted, there, strict=True) if not is_there]
-
-
-def side_by_side(
-    call: Callable[[_Asked], _Answer], asked: Iterable[_Asked]
-) -> Generator[_Answer, None, None]:
-    """The answers in the order of what is asked, some calls ahead of the one that is taken.
-
-    A question to an object store is a wait of 20 ms, and no work. Worked example: whether the files of a
-    landing from 1,024 shards are there takes 20 s one after another, and is asked twice in a run; 16 at once
-    take 1.3 s. No more are ahead, for what they bring is held until it is taken.
-    """
-    with ThreadPoolExecutor(_CALLS_PARALLEL) as pool:
-        ahead = deque[Future[_Answer]]()
-        for each in asked:
-            ahead.append(pool.submit(call, each))
-            if len(ahead) == _CALLS_PARALLEL:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
 
 
 def tasks_of(table: Table, scan: DataScan) -> list[FileScanTask]:
@@ -407,18 +383,20 @@ def readable_manifests(
     table: Table, snapshot: Snapshot | None
 ) -> tuple[list[ManifestFile], list[Unreadable]]:
     """The manifests of a snapshot that can be read, and what cannot: some of them, or their list."""
-    kept, lost = list[ManifestFile](), list[Unreadable]()
+
+    def trouble(manifest: ManifestFile) -> Unreadable | None:
+        try:
+            entries_of(table, manifest)
+        except Unreadable as error:
+            return error
+        return None
+
     try:
-        for manifest in manifests_of(table, snapshot):
-            try:
-                entries_of(table, manifest)
-            except Unreadable as error:
-                lost.append(error)
-            else:
-                kept.append(manifest)
+        manifests = manifests_of(table, snapshot)
     except Unreadable as error:
-        lost.append(error)
-    return kept, lost
+        return [], [error]
+    found = list(zip(manifests, side_by_side(trouble, manifests), strict=True))
+    return [each for each, error in found if error is None], [error for _, error in found if error]
 
 
 def _newest_without(table: Table, path: str) -> int:

@@ -5,7 +5,6 @@ second run at the same time, cannot begin somewhere else.
 """
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from math import ceil
@@ -39,10 +38,11 @@ from sls_io.values.errors import (
     TransportError,
 )
 from sls_io.values.shard import Shard
+from sls_io.values.side_by_side import side_by_side
 from sls_io.values.window import HOUR_S, Cursor
 from sls_io.wire.client import Origin, SlsClient
 
-_CALLS_PARALLEL, _NAMED_MAX = 16, 3
+_NAMED_MAX = 3
 
 
 def find_table(lake: Lake, logstore: Logstore, client: SlsClient) -> Table | None:
@@ -113,8 +113,7 @@ def resolve_starts(
     found: dict[int, Cursor] = {}
     for known in (checkpoints[0], checkpoints[-1]):
         asked = partial(_start, client, logstore, logstore.reset_time_s(client.now_s()), known)
-        with ThreadPoolExecutor(_CALLS_PARALLEL) as pool:
-            starts = dict(pool.map(asked, client.shards()))
+        starts = dict(side_by_side(asked, client.shards()))
         found |= {shard: min(start, found.get(shard, start)) for shard, start in starts.items()}
     return found
 

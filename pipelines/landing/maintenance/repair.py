@@ -8,6 +8,7 @@ runs. It is owner-checked like there: shards are claimed, nothing is forced, not
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from functools import partial
 
 from pipelines.landing.coordinators import coordinator_of
 from pipelines.landing.inspection.describe import describe, read_ledger
@@ -22,6 +23,7 @@ from sls_io.coordination.coordinator import Coordinator
 from sls_io.values.claim import CURSOR_UNKNOWN
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import ConfigError, SlsError
+from sls_io.values.side_by_side import side_by_side
 from sls_io.wire.client import SlsClient
 
 
@@ -66,12 +68,12 @@ def execute_repair(
     group = coordinator_of(logstore, client, clock, known_as=leased_as(lake, logstore, client))
     claim = group.claim()
     try:
-        return [_published(group, move, held=move.shard in claim.shards) for move in moves]
+        return list(side_by_side(partial(_published, group, claim.shards), moves))
     finally:
         group.release()
 
 
-def _published(group: Coordinator, move: Move, *, held: bool) -> CheckpointReport:
+def _published(group: Coordinator, held: Collection[int], move: Move) -> CheckpointReport:
     """What became of it.
 
     Worked example: the ledger has shard 0 at 500, shard 1 at 300 and shard 2 at 70; the group keeps 400, 350
@@ -81,7 +83,7 @@ def _published(group: Coordinator, move: Move, *, held: bool) -> CheckpointRepor
     if move.cursor is None or move.difference in ("gone", "ahead"):
         return CheckpointReport(move.shard, move.cursor or 0, CheckpointOutcome(move.difference))
     same = move.difference == "equal"
-    if not held:
+    if move.shard not in held:
         # Over for good, or somebody else's: it publishes by itself, or has nothing more to publish.
         kept_by_others = CheckpointOutcome.UNCHANGED if same else CheckpointOutcome.NOT_HELD
         return CheckpointReport(move.shard, move.cursor, kept_by_others)

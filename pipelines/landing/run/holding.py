@@ -3,13 +3,14 @@
 A live run holds shards as the settings `shards` and `coordinator` say; a fill run reads what it names and
 holds nothing.
 
-A claim is renewed on a thread of its own; this class is used by the run's thread alone. What the run asks is
-`valid`: a claim that was lost turns work into waste, and never into a wrong row, since the fence is in the
-commit.
+A claim is renewed on a thread of its own, and checkpoints are sent side by side; this class is used by the
+run's thread alone. What the run asks is `valid`: a claim that was lost turns work into waste, and never into
+a wrong row, since the fence is in the commit.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from pipelines.landing.coordinators import check_unheld, coordinator_of
 from pipelines.landing.ledger.epochs import Fenced
@@ -24,6 +25,7 @@ from sls_io.values.claim import Claim
 from sls_io.values.clock import Clock
 from sls_io.values.errors import InvariantBroken, SlsError
 from sls_io.values.settings import Budget
+from sls_io.values.side_by_side import side_by_side
 from sls_io.values.window import Cursor
 from sls_io.wire.client import SlsClient
 
@@ -143,12 +145,11 @@ class Holding:
         sending = table.wanted
         for _ in range(_ROUNDS_MAX):
             shards = _to_send(sending, known)
-            for shard, cursor in sorted(sending.frontiers.items()):
-                if shard in shards:
-                    reports[shard] = self._publish(coordinator, shard, cursor)
-                    known[shard] = cursor
-                else:
-                    reports.setdefault(shard, _unchanged(shard, cursor))
+            for shard in sending.frontiers.keys() - shards:
+                reports.setdefault(shard, _unchanged(shard, sending.frontiers[shard]))
+            send = partial(self._publish, coordinator, sending.frontiers)
+            reports |= {report.shard: report for report in side_by_side(send, sorted(shards))}
+            known |= {shard: sending.frontiers[shard] for shard in shards}
             sent = {s for s in shards if reports[s].outcome is CheckpointOutcome.MOVED}
             newer = _moved_on(sending, sent, now) if sent else {}
             if not newer:
@@ -156,7 +157,10 @@ class Holding:
             sending = PublishCheckpoints(newer, frozenset())
         return tuple(reports[shard] for shard in sorted(reports))
 
-    def _publish(self, coordinator: Coordinator, shard: int, cursor: Cursor) -> CheckpointReport:
+    def _publish(
+        self, coordinator: Coordinator, frontiers: Mapping[int, Cursor], shard: int
+    ) -> CheckpointReport:
+        cursor = frontiers[shard]
         if not self.valid:
             return CheckpointReport(shard, cursor, _PUT_OFF, "the claim was lost")
         try:

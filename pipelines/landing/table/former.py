@@ -19,7 +19,6 @@ import re
 import uuid
 import zlib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import cast
 
@@ -34,6 +33,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import LongType, NestedField
 
 from sls_io.values.deadline import NoAnswer, current
+from sls_io.values.side_by_side import side_by_side
 
 _ENDING = ".metadata.json"
 _NUMBERED = re.compile(r"v?(\d+)(?:-.*)?(?:\.gz)?\.metadata\.json")
@@ -41,7 +41,6 @@ _UUID = re.compile(rb'"table-uuid"\s*:\s*"([0-9a-fA-F-]{36})"')
 _BESIDE = re.compile(r"-[0-9a-f]{8}")
 _HEAD_BYTES = 64 * 1024
 _GZIP_BITS = 31
-_READS_PARALLEL = 8
 _NAMED_MAX = 3
 _LISTINGS_MAX = 8
 _ANY_SCHEMA = Schema(NestedField(1, "n", LongType(), required=False))
@@ -275,8 +274,7 @@ def strangers(io: FileIO, folder: str, metadata: TableMetadata, pointer: str, be
         return "" if found == mine else f"metadata/{version.name} is of another table, {found}"
 
     others = [v for v in versions(io, folder) or () if v.name not in known]
-    with ThreadPoolExecutor(max_workers=_READS_PARALLEL) as pool:
-        return [phrase for phrase in pool.map(one, others) if phrase]
+    return [phrase for phrase in side_by_side(one, others) if phrase]
 
 
 def listed(io: FileIO, folder: str, *, recursive: bool = False) -> list[FileInfo] | None:

@@ -12,6 +12,7 @@ import os
 import re
 import threading
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
@@ -35,6 +36,7 @@ _OSS_HOST = re.compile(
 (vendor documentation, "Regions and endpoints")."""
 _NO_REGION = "accelerate"
 _ANY_REGION = "us-east-1"
+_CLIENTS_MAX = 64
 _CHECKSUMS = ("AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION")
 _WHERE_REQUIRED = "when_required"
 
@@ -129,7 +131,8 @@ class ObjectStoreIO(PyArrowFileIO):
             fresh = self._fresh()
             # Their end may be said anew each time, and a client has connections.
             if client is None or (fresh and keys and fresh[:3] != keys[:3]):
-                client = self._client(scheme, netloc, fresh)
+                said = frozenset(with_keys(completed(self.properties, scheme), fresh).items())
+                client = _client(os.getpid(), scheme, netloc, said)
             self._made[scheme, netloc] = (fresh, client)
             return client
 
@@ -139,10 +142,17 @@ class ObjectStoreIO(PyArrowFileIO):
             return found
         return resolve(self._credentials) if self._credentials else None
 
-    def _client(self, scheme: str, netloc: str | None, keys: Keys | None) -> Any:
-        properties = completed(self.properties, scheme)
-        send_whole_bodies(properties)
-        return PyArrowFileIO(with_keys(properties, keys)).fs_by_scheme(scheme, netloc)
+
+@lru_cache(maxsize=_CLIENTS_MAX)
+def _client(_process: int, scheme: str, netloc: str | None, said: frozenset[tuple[str, str]]) -> Any:
+    """The client of a process for a store and its keys: each load of a table asks for one.
+
+    One that is made anew costs 9 ms and a handshake, and a look of a sensor is 10 ms of work. Of a process,
+    for a child has the memory of its client and not the threads behind it.
+    """
+    properties = dict(said)
+    send_whole_bodies(properties)
+    return PyArrowFileIO(properties).fs_by_scheme(scheme, netloc)
 
 
 def _host(properties: Mapping[str, str]) -> str:

@@ -10,17 +10,15 @@ must not look like retention.
 
 import json
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from pipelines.landing.watch.look import Look
 from sls_io.values.errors import ShardGone
 from sls_io.values.shard import Shard, parents
+from sls_io.values.side_by_side import side_by_side
 from sls_io.values.window import Cursor
 from sls_io.wire.client import SlsClient
-
-_AT_ONCE = 8
 
 
 class Lineage(StrEnum):
@@ -166,9 +164,8 @@ def topology(client: SlsClient, look: Look, known: Iterable[int]) -> Topology:
         except ShardGone:
             return None
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        lost = dict(zip(missing, pool.map(end, missing), strict=True))
-        ends = dict(zip(closing, pool.map(end, closing), strict=True))
+    lost = dict(zip(missing, side_by_side(end, missing), strict=True))
+    ends = dict(zip(closing, side_by_side(end, closing), strict=True))
     left = {shard for shard, at in lost.items() if at is None}
     return Topology(
         look,

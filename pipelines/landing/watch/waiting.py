@@ -5,7 +5,6 @@ rate at which logs landed lately is taken times the time that they wait.
 """
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -14,10 +13,9 @@ from pipelines.landing.ledger.left import rates_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.watch.look import Look
 from sls_io.values.errors import ShardGone
+from sls_io.values.side_by_side import side_by_side
 from sls_io.wire.client import SlsClient
 from sls_io.wire.pace import MB
-
-_AT_ONCE = 8
 
 
 class Demand(NamedTuple):
@@ -72,8 +70,7 @@ def waiting(client: SlsClient, look: Look, bounds: Demand, *, settle_s: int) -> 
     if not most.over(bounds):
         return most
     late = [s for s, age in ages.items() if age > settle_s]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        told = dict(zip(late, pool.map(partial(_age_s, client, look), late), strict=True))
+    told = dict(zip(late, side_by_side(partial(_age_s, client, look), late), strict=True))
     found = _sum({**dict.fromkeys(ages, 0.0), **told}, rates)
     return replace(found, asked=len(late))
 
