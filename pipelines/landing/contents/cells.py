@@ -38,6 +38,7 @@ from pipelines.landing.ledger.reading import Unreadable, batches_of
 from pipelines.landing.ledger.values import Count, Key
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import hour_place, origin_place
+from pipelines.landing.table.object_store import one_after_another
 from sls_io.decoding.decode import identity_sum
 from sls_io.values.claim import SUM_MODULUS, Ledger
 from sls_io.values.errors import InvariantBroken
@@ -274,7 +275,7 @@ def _twins(table: Table, group: tuple[frozenset[Key], Portion]) -> tuple[dict[Ke
     any more."""
     (keys, tasks), lost, reader = group, list[Unreadable](), IdentityReader(table)
     held = defaultdict[Key, list[tuple[_Longs, _Longs]]](list)
-    for task in tasks:
+    for task in one_after_another(table.io, tasks):
         try:
             for part in reader.of(task):
                 if part.key in keys:

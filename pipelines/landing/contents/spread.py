@@ -34,6 +34,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pipelines.landing.ledger.reading import Unreadable
 from pipelines.landing.spark.probe import task_failed
 from pipelines.landing.spark.session import Engine
+from pipelines.landing.table.object_store import one_after_another
 from pipelines.landing.worker import as_worker, be_frugal, public_properties, task_io
 from sls_io.values.errors import SlsError
 
@@ -178,7 +179,7 @@ def _each_of(
     make: Callable[[Table], Callable[[FileScanTask], Result]], table: Table, portion: Portion
 ) -> "list[Result | Unreadable]":
     work, found = make(table), list[Result | Unreadable]()
-    for task in portion:
+    for task in one_after_another(table.io, portion):
         try:
             found.append(work(task))
         except Unreadable as error:

@@ -19,6 +19,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import hour_place, origin_place, received_in
 from pipelines.landing.table.lake import Lake
+from pipelines.landing.table.object_store import one_after_another
 from sls_io.decoding.causes import listed
 from sls_io.values.window import HOUR_S
 
@@ -90,7 +91,8 @@ def error_rows(logstore: Logstore, lake: Lake) -> ErrorRows:
     only = And(_of(origins, range(worst, worst + 1)), NotNull(term="__error__"))
     scan = table.scan(row_filter=only, selected_fields=("__error__",))
     reader = BoundedScan(table.metadata, table.io, scan.projection(), only)
-    batches = (batch for task in tasks_of(table, scan) for batch in batches_of(table, reader, task))
+    tasks = one_after_another(table.io, tasks_of(table, scan))
+    batches = (batch for task in tasks for batch in batches_of(table, reader, task))
     texts = (text for batch in batches for text in batch.column("__error__").to_pylist())
     sample = list(islice(texts, SAMPLE_ROWS))
     causes = Counter(part for text in sample for part in listed(text))

@@ -20,7 +20,7 @@ marked as deleted. Files with row-level deletes are left alone.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -47,6 +47,7 @@ from pipelines.landing.table.bounded_scan import BoundedScan, rows_of_file
 from pipelines.landing.table.contract import arrow_schema, rows_of
 from pipelines.landing.table.data_files import ROW_GROUP_BYTES, partition_text
 from pipelines.landing.table.new_file import NewFile
+from pipelines.landing.table.object_store import one_after_another
 from pipelines.landing.table.trouble import storage_trouble
 from sls_io.decoding.decode import identity_sum
 from sls_io.values.claim import SUM_MODULUS, Ledger
@@ -385,10 +386,10 @@ def written_together(table: Table, part: HourPart) -> DataFile:
     return file
 
 
-def _read(table: Table, tasks: Iterable[FileScanTask]) -> Iterator[pa.RecordBatch]:
+def _read(table: Table, tasks: Sequence[FileScanTask]) -> Iterator[pa.RecordBatch]:
     wanted = arrow_schema(table.schema())
     reader = BoundedScan(table.metadata, table.io, table.schema(), AlwaysTrue())
-    for task in tasks:
+    for task in one_after_another(table.io, tasks):
         for batch in batches_of(table, reader, task):
             yield batch.select(wanted.names).cast(wanted)
 

@@ -11,19 +11,23 @@ place for all of S3's schemes, so drivers, tasks and whatever a REST catalog nam
 import os
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
+from itertools import tee
 from typing import Any
 from urllib.parse import urlsplit
 
-from pyiceberg.io import SCHEMA_TO_FILE_IO, FileIO, load_file_io
+import pyarrow as pa
+from pyiceberg.io import SCHEMA_TO_FILE_IO, FileIO, InputFile, InputStream, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import FileScanTask
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from pipelines.landing.catalogs.keys import KEYS_AHEAD_S, LENT_FOR, SIGNING, keys_of, with_keys
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError
+from sls_io.values.side_by_side import side_by_side
 from sls_io.wire.credentials import resolve
 from sls_io.wire.keys import Keys
 
@@ -37,6 +41,8 @@ _OSS_HOST = re.compile(
 _NO_REGION = "accelerate"
 _ANY_REGION = "us-east-1"
 _CLIENTS_MAX = 64
+_FETCHED_BYTES_MAX = 1 << 20
+"""A file of at most so much is fetched whole."""
 _CHECKSUMS = ("AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION")
 _WHERE_REQUIRED = "when_required"
 
@@ -110,6 +116,7 @@ class ObjectStoreIO(PyArrowFileIO):
         self._lock = threading.Lock()
         self._others = PyArrowFileIO(self.properties)
         self._made: dict[tuple[str, str | None], tuple[Keys | None, Any]] = {}
+        self._fetched: dict[str, bytes] = {}
         self._credentials = keys_of(self.properties)
         self.fs_by_scheme = self._filesystem
 
@@ -119,6 +126,36 @@ class ObjectStoreIO(PyArrowFileIO):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ = dict(state)
         self._begin()
+
+    def new_input(self, location: str) -> InputFile:  # type: ignore[override]
+        content = self._fetched.get(location)
+        return super().new_input(location) if content is None else _Fetched(location, content)
+
+    def ahead(self, tasks: Iterable[FileScanTask]) -> Iterator[FileScanTask]:
+        """The files in order, the content of the next ones on its way: each opens from memory while it is the
+        one that was given. A large one is opened as ever, and so is one that could not be fetched: whoever
+        reads it says why.
+
+        Worked example: 4,000 files of 64 KB, each read in three answers of 20 ms, are four minutes of waiting
+        one after another, and 15 s so. At most 16 MB are held.
+        """
+        files, asked = tee(tasks)
+        try:
+            for task, content in zip(files, side_by_side(self._content, asked), strict=True):
+                self._fetched = {} if content is None else {task.file.file_path: content}
+                yield task
+        finally:
+            self._fetched = {}
+
+    def _content(self, task: FileScanTask) -> bytes | None:
+        if task.file.file_size_in_bytes > _FETCHED_BYTES_MAX:
+            return None
+        try:
+            with super().new_input(task.file.file_path).open() as stream:
+                content = bytes(stream.read(_FETCHED_BYTES_MAX + 1))
+        except OSError:
+            return None
+        return content if len(content) <= _FETCHED_BYTES_MAX else None
 
     def _filesystem(self, scheme: str, netloc: str | None = None) -> Any:
         """A client of the store, with keys that have not nearly ended."""
@@ -141,6 +178,29 @@ class ObjectStoreIO(PyArrowFileIO):
             found: Keys | None = import_module(SIGNING).lent(self.properties)
             return found
         return resolve(self._credentials) if self._credentials else None
+
+
+class _Fetched(InputFile):
+    """A file whose content is here."""
+
+    def __init__(self, location: str, content: bytes) -> None:
+        super().__init__(location)
+        self._content = content
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+    def exists(self) -> bool:
+        return True
+
+    def open(self, seekable: bool = True) -> InputStream:
+        stream: InputStream = pa.BufferReader(self._content)
+        return stream
+
+
+def one_after_another(io: FileIO, tasks: Sequence[FileScanTask]) -> Iterator[FileScanTask]:
+    """The files in order, for whoever reads each before it asks for the next; see `ahead`."""
+    return io.ahead(tasks) if isinstance(io, ObjectStoreIO) and len(tasks) > 1 else iter(tasks)
 
 
 @lru_cache(maxsize=_CLIENTS_MAX)
