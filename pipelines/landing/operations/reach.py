@@ -30,6 +30,8 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import CURSOR_UNKNOWN, Gap, Ledger, ShardLedger
 from sls_io.values.errors import CursorExpired, ShardGone
+from sls_io.values.shard import Shard
+from sls_io.values.side_by_side import side_by_side
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet
 from sls_io.wire.client import SlsClient
 
@@ -241,15 +243,18 @@ def oldest(client: SlsClient) -> dict[int, Oldest]:
     up finds nothing, and takes it that the service has nothing of the shard any more: too much may be said to
     be lost, never too little.
     """
-    found: dict[int, Oldest] = {}
-    for shard in client.shards():
+
+    def of(shard: Shard) -> Oldest | None:
         try:
             head = client.head(shard)
             at_s = client.cursor_time_s(shard.id, head.begin) if head.begin < head.end else None
         except (ShardGone, CursorExpired):
-            continue
-        found[shard.id] = Oldest(head.begin, at_s)
-    return found
+            return None
+        return Oldest(head.begin, at_s)
+
+    shards = client.shards()
+    found = zip(shards, side_by_side(of, shards), strict=True)
+    return {shard.id: oldest for shard, oldest in found if oldest is not None}
 
 
 def _lacking(

@@ -213,7 +213,7 @@ def write_window(
     client = SlsClient(job.service, clock=clock)
     try:
         try:
-            left_s = max(0.0, job.deadline_s - client.now_s())
+            left_s = max(0.0, job.deadline_s - client.now_s(shard=window.shard))
         except (TransportError, ServiceError) as error:
             kind = THROTTLED if isinstance(error, Throttled) else FAILED
             at = int(window.begin)
