@@ -45,7 +45,9 @@ def ticks(
     what: str, logstore: Logstore, instance: dg.DagsterInstance, cursors: dict[str, str | None]
 ) -> None:
     """One tick of each sensor, printed."""
-    component = SlsLogstore.from_attributes_dict(attributes=logstore.model_dump(mode="json"))
+    component = SlsLogstore.from_attributes_dict(
+        attributes=logstore.model_dump(mode="json", exclude_none=True)
+    )
     defs = component.build_defs(dg.ComponentTree.for_test().load_context)
     for name in SENSORS:
         sensor = defs.resolve_sensor_def(f"{logstore.name}_{name}_sensor")

@@ -19,7 +19,9 @@ class Here(SparkEngine):
 
 def definitions_of(logstore: Logstore, spark: SparkEngine | None = None) -> dg.Definitions:
     """What the component builds of `logstore`, with `spark` in the place of its own Spark."""
-    component = SlsLogstore.from_attributes_dict(attributes=logstore.model_dump(mode="json"))
+    component = SlsLogstore.from_attributes_dict(
+        attributes=logstore.model_dump(mode="json", exclude_none=True)
+    )
     # As a run's process loads them: there a job is not bound to the component's own Spark yet.
     with DefinitionsLoadContext.scoped(DefinitionsLoadContext(DefinitionsLoadType.RECONSTRUCTION)):
         defs = component.build_defs(dg.ComponentTree.for_test().load_context)

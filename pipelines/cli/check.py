@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.markup import escape
 
-from pipelines.cli.logstores import defs_of, one_name, project_root
+from pipelines.cli.logstores import defs_of, project_root
 from pipelines.cli.output import Output, verb
-from pipelines.landing.projects import written
+from pipelines.landing.projects import names_of_all, written
 from pipelines.landing.table.home import defs_files, project_files, single_files
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError, printable
@@ -38,7 +38,7 @@ def check(output: Output, *, path: Path | None) -> None:
     if path and not files:
         # Nothing was read, so nothing is right: a path that is misspelt in a job of CI would pass for ever.
         raise ConfigError(f"{path}: no defs.yaml lies there or below it")
-    found, names = [], dict[str, Path | str]()
+    found, names = [], names_of_all(files)
     for _, place, attributes in written(files):
         read = _read(place, attributes, names)
         found.append(asdict(read))
@@ -67,6 +67,7 @@ def _read(place: Path | str, attributes: Any, names: dict[str, Path | str]) -> _
     """One logstore's file; `names` gets its name, which no other may have."""
     from pipelines.landing.environment import filled
     from pipelines.landing.logstore import checked
+    from pipelines.landing.projects import one_name
 
     read = _Read(str(place))
     try:
@@ -76,8 +77,9 @@ def _read(place: Path | str, attributes: Any, names: dict[str, Path | str]) -> _
         read = replace(read, unset=unset)
         logstore = checked(values, place)
         read = replace(read, logstore=logstore.name)
-        if (other := names.setdefault(logstore.name, place)) != place:
-            raise one_name(logstore.name, place, other)
+        if (error := one_name(logstore.name, place, names)) is not None:
+            raise error
+        names[logstore.name] = place
         try:
             _require_what_is_named(logstore)
         except ConfigError as error:

@@ -163,22 +163,14 @@ def resolve_to_land(name: str | None) -> "Logstore":
     """As `resolve`, for verbs that bring rows or decide whose table it is. Raises ConfigError where two
     logstores of the project have this one's name, as `check` does: one of them would land in the other's
     table."""
-    from pipelines.landing.projects import named, written
+    from pipelines.landing.projects import named, one_name, written
 
     logstore = resolve(name)
     its = named(written(defs_files(project_root())))
     places = [place for each, place in its if each == logstore.name]
-    if len(places) > 1:
-        raise one_name(logstore.name, places[1], places[0])
+    if len(places) > 1 and (error := one_name(logstore.name, places[1], {logstore.name: places[0]})):
+        raise error
     return logstore
-
-
-def one_name(name: str, place: Path | str, other: Path | str) -> ConfigError:
-    """What is said of two logstores of a project with one name; `place` is the later one's file."""
-    return ConfigError(
-        f"{place}: its table makes it the logstore {name}, and so does {other}: Dagster tells "
-        "logstores apart by the last part of `table`; rename one"
-    )
 
 
 def resolve_all(names: str | None) -> "list[Logstore]":

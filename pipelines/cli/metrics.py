@@ -60,8 +60,8 @@ def metrics(
         _print(output, printed)
         return
     exporter = Exporter(resolve_all(name))
-    exporter.look()
     if once:
+        exporter.look()
         found = Families([*exporter.collect()])
         output.say(escape(generate_latest(found).decode().rstrip()))
         output.result(
@@ -84,6 +84,7 @@ def metrics(
             f"nothing can listen at {printable(host)}:{port}: {why}; name another --port or --host"
         ) from error
     url = f"http://{host}:{server.server_port}/metrics"
+    exporter.look()
     output.say(f"serving {url} until Ctrl-C")
     output.result({"url": url})
     while True:

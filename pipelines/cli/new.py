@@ -20,12 +20,12 @@ from pipelines.cli.files.loading import timeless_text
 from pipelines.cli.files.log_files import AUTO, parse_file
 from pipelines.cli.files.packing import Counts
 from pipelines.cli.load import format_option, recognised
-from pipelines.cli.logstores import defs_of, one_name, project_root
+from pipelines.cli.logstores import defs_of, project_root
 from pipelines.cli.output import Output, verb
 from pipelines.landing.defs_file import write_whole
 from pipelines.landing.first_file import NO_COLUMNS, FirstLook, Named, ask, require_answer, text
 from pipelines.landing.logstore import checked
-from pipelines.landing.projects import named, written
+from pipelines.landing.projects import named, names_of_all, one_name, written
 from pipelines.landing.suggestion import SAMPLE_LOGS, Contents, Suggested, lines, suggested
 from pipelines.landing.table.home import defs_files
 from sls_io.values.cures import Call
@@ -76,7 +76,8 @@ def new(
 ) -> None:
     """Write the defs.yaml of the logstore NAME, with columns for the keys of its logs."""
     root = project_root()
-    defs, others = defs_of(root), {entry[0]: entry for entry in written(defs_files(root))}
+    defs, files = defs_of(root), defs_files(root)
+    others = {entry[0]: entry for entry in written(files)}
     if name in others:
         _show_beside(output, name, others[name][2], source, format_name)
         return
@@ -97,8 +98,8 @@ def new(
     path = defs / name / "defs.yaml"
     # What is wrong with a name is said before anybody is asked.
     fresh = checked(asked.settings(start or _ANY_HOUR), path).name
-    if where := next((place for its, place in named(others.values()) if its == fresh), None):
-        raise one_name(fresh, path, where)
+    if (error := one_name(fresh, path, names_of_all(files) | dict(named(others.values())))) is not None:
+        raise error
     answer = ask(asked, sample=source == LOGSTORE)
     logs, timeless = _sampled(output, source, format_name, answer)
     keys = suggested(logs)

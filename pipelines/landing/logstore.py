@@ -44,6 +44,7 @@ _RESET_DAYS_MAX = 3650
 _Shard = Annotated[int, Field(ge=0, lt=2**31)]
 _NAMED_CHARS_MAX = 64
 _ONE_WORD = {"group": "a name"}
+_NO_VALUE = "has no value; write one, or take the line out"
 _DURATION = re.compile(r"([0-9]{1,12}) *(s|m|h|d)")
 _DURATION_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -340,6 +341,10 @@ def checked(attributes: Any, place: object) -> Logstore:
     setting that is missing has no line of its own, and often is there under a name that is misspelt, which
     has one.
     """
+    given = attributes if isinstance(attributes, Mapping) else {}
+    for empty in (str(name) for name, value in given.items() if value is None):
+        # Story: each line of the list below `shards:` is a comment. It is no list, and means no default.
+        raise ConfigError(f"{_at(place, _line(place, (empty,)))}: {printable(empty)}: {_NO_VALUE}")
     try:
         logstore = Logstore.model_validate(attributes)
     except ValidationError as error:
@@ -414,7 +419,7 @@ def _said(problem: ErrorDetails, where: str) -> str:
     if where.endswith(")") and "(" not in where:
         return "a comma ends a value between braces; put the type before it in quotes"
     if problem["input"] is None:
-        return "has no value; write one, or take the line out"
+        return _NO_VALUE
     if kind in ("model_type", "model_attributes_type", "dict_type"):
         what = _ONE_WORD.get(where)
         one = f"{what}, in quotes where it looks like a number, or " if what else ""

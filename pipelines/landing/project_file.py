@@ -20,7 +20,7 @@ again, so one outage would take all logstores away; and the command line could n
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -40,9 +40,14 @@ _SPREAD = {"schedule": "H/5 * * * *", "maintenance": "H 2 * * *", "proof": "H 4 
 """When the schedules of many tick, unless they say otherwise: each in a minute of its own name."""
 _NAMED = frozenset({"table", "mirror"})
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]")
+CLASH = "of which Dagster would mix up what belongs to them"
+_PATTERN = re.compile(r"(?:[a-z0-9_*?-]|\[!?[a-z0-9_-]+\])+")
 _START = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]{2}:00")
 _REFRESH = Call(("logstores", "--refresh"), harmless=True, does="finds new ones")
 _KEPT_BYTES_MAX = 4 * 1024**2
+ENDINGS = ("sealed", "proof", "maintenance")
+"""A logstore `web` has an asset `web_sealed`, and the schedules `web_proof_schedule` and
+`web_maintenance_schedule`. So would a logstore `web_sealed`, `web_proof` or `web_maintenance`."""
 
 
 class ProjectAttributes(Settings):
@@ -67,6 +72,16 @@ class ProjectAttributes(Settings):
     @classmethod
     def _one_will_do(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
+
+    @field_validator("logstores", "exclude")
+    @classmethod
+    def _match_names(cls, value: list[str]) -> list[str]:
+        if strange := next((each for each in value if not _PATTERN.fullmatch(each)), None):
+            raise ValueError(
+                f"{printable(strange)!r} matches no logstore: a pattern has lower-case letters, digits, `-` "
+                "and `_`, `*` for any of them, `?` for one, and `[...]` for one of these"
+            )
+        return value
 
     @field_validator("service")
     @classmethod
@@ -140,14 +155,31 @@ def members(
     logstores: dict[str, str] = {}
     for logstore, start in wanted.items():
         attributes = project.of(logstore, start)
-        name = attributes["table"].rpartition(".")[2]
-        if name in found:
+        name = name_of(attributes)
+        if (other := one_in_dagster(name, found)) is not None:
+            both = f"both land in a table {name!r}" if other == name else f"be {other} and {name}, {CLASH}"
             raise ConfigError(
-                f"{folder / 'defs.yaml'}: the logstores {logstores[name]!r} and {logstore!r} would both land "
-                f"in a table {name!r}: give one of them another `table` under `overrides`, or `exclude` it"
+                f"{folder / 'defs.yaml'}: the logstores {logstores[other]!r} and {logstore!r} would {both}: "
+                "give one of them another `table` under `overrides`, or `exclude` it"
             )
         found[name], logstores[name] = attributes, logstore
     return found
+
+
+def name_of(attributes: Mapping[str, Any]) -> str:
+    """What a logstore is called: the last part of its table."""
+    return str(attributes["table"]).rpartition(".")[2]
+
+
+def one_in_dagster(name: str, others: Container[str]) -> str | None:
+    """That of the `others` of which Dagster cannot tell a logstore of this name, or what belongs to it; None
+    where it can.
+
+    Worked example: beside `web` no `web` may be, and no `web_proof`; beside `web_proof` no `web`.
+    """
+    mixed = (f"{name}_{ending}" for ending in ENDINGS)
+    within = (name.removesuffix(f"_{ending}") for ending in ENDINGS)
+    return next((each for each in (name, *within, *mixed) if each in others), None)
 
 
 def read_kept(folder: Path) -> dict[str, str]:

@@ -6,7 +6,7 @@ location would not load any more is not kept: whoever may make a logstore must n
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,11 @@ from pipelines.landing.defs_file import filled, read_attributes
 from pipelines.landing.hours import hour_text
 from pipelines.landing.logstore import checked
 from pipelines.landing.project_file import (
+    CLASH,
     ProjectAttributes,
     members,
+    name_of,
+    one_in_dagster,
     read_kept,
     read_project,
     write_kept,
@@ -58,8 +61,8 @@ def name_of_all(file: Path) -> str:
 def refreshed(file: Path, root: Path, *, deadline_s: float | None = None) -> Refreshed:
     """Ask the service for new logstores of a project's `file`. Changes nothing; `deadline_s` bounds a call.
 
-    Raises ConfigError for a file or a list that cannot be read, and where two logstores would have one name
-    in Dagster; what the service's calls raise.
+    Raises ConfigError for a file or a list that cannot be read, and where two that are kept would have one
+    name in Dagster; what the service's calls raise.
     """
     project, folder = read_project(file), file.parent
     kept, service = read_kept(folder), _service(project, file)
@@ -73,10 +76,17 @@ def refreshed(file: Path, root: Path, *, deadline_s: float | None = None) -> Ref
             return hour_text(client.origin().created_s // HOUR_S)
 
     starts = dict(zip(fresh, side_by_side(made, fresh), strict=True))
-    refused = {name: why for name, start in starts.items() if (why := _wrong(project, file, name, start))}
-    new = {name: start for name, start in starts.items() if name not in refused}
-    # Asked before it is kept: two names that would be one table stop here, not in every process.
-    _refuse_taken(members(project, folder, {**kept, **new}), file, root)
+    files = defs_files(root)
+    mine = {name_of(project.of(name, start)): name for name, start in kept.items() if project.wants(name)}
+    taken = names_of_all(files) | dict(named(written(files))) | {its: f"{file} ({mine[its]})" for its in mine}
+    new, refused = dict[str, str](), dict[str, str]()
+    for name, start in starts.items():
+        if why := _wrong(project, file, name, start, taken):
+            refused[name] = why
+        else:
+            new[name] = start
+            taken[name_of(project.of(name, start))] = f"{file} ({name})"
+    members(project, folder, {**kept, **new})
     gone = tuple(sorted(name for name in kept.keys() - {*there} if project.wants(name)))
     return Refreshed(file, service.project, kept, new, refused, gone)
 
@@ -123,25 +133,35 @@ def named(entries: Iterable[Entry]) -> Iterator[tuple[str, Path | str]]:
         yield str(table).rpartition(".")[2], place
 
 
-def _wrong(project: ProjectAttributes, file: Path, name: str, start: str) -> str:
-    """Why the settings of this logstore would not load; "" where they do."""
-    place = f"{file} ({name})"
+def names_of_all(files: Sequence[Path]) -> dict[str, Path | str]:
+    """What the names of definitions begin with that are about all logstores of a project's file, and its
+    place: no logstore may be called so."""
+    return {name_of_all(file): file for file in project_files(files)}
+
+
+def one_name(name: str, place: Path | str, taken: Mapping[str, Path | str]) -> ConfigError | None:
+    """What is said of a logstore of this name whose settings are at `place`, where one of the names that are
+    `taken`, with their places, gets in its way in Dagster."""
+    if (other := one_in_dagster(name, taken)) is None:
+        return None
+    has = "and so does" if other == name else f"beside {other}, {CLASH}, of"
+    return ConfigError(
+        f"{place}: its table makes it the logstore {name}, {has} {taken[other]}: Dagster tells logstores "
+        "apart by the last part of `table`; give one of them another, or `exclude` it"
+    )
+
+
+def _wrong(
+    project: ProjectAttributes, file: Path, name: str, start: str, taken: Mapping[str, Path | str]
+) -> str:
+    """Why the definitions of this logstore would not load beside those whose names are `taken`; "" where they
+    do."""
+    place, attributes = f"{file} ({name})", project.of(name, start)
     try:
-        checked(filled(project.of(name, start), place)[0], place)
+        checked(filled(attributes, place)[0], place)
     except ConfigError as error:
         return str(error)
-    return ""
-
-
-def _refuse_taken(names: Collection[str], path: Path, root: Path) -> None:
-    """Raises ConfigError where another file has a logstore of one of these names already."""
-    for name, place in named(written(defs_files(root))):
-        if name in names and not str(place).startswith(str(path)):
-            raise ConfigError(
-                f"{path}: one of its logstores would land in a table {name!r}, and so does {place}: Dagster "
-                "tells logstores apart by the last part of `table`. Give it another `table` under "
-                "`overrides`, or `exclude` it. Nothing was kept"
-            )
+    return str(one_name(name_of(attributes), place, taken) or "")
 
 
 def _service(project: ProjectAttributes, path: Path) -> Service:

@@ -58,12 +58,12 @@ def paused(shard: int) -> Wait:
     return Wait(Why.PAUSED, "paused: nothing of it lands before somebody resumes it")
 
 
-def unnamed(shards: Iterable[int], came_of: Iterable[int] = ()) -> Wait:
-    """A shard that is not among those that the settings name, these; `came_of`: some of these, and nobody
-    reads it."""
-    named, above = (", ".join(map(str, some)) for some in (shards, came_of))
-    nobody = f"; it came of {above}, and nobody reads it" * bool(above)
-    return Wait(Why.UNNAMED, f"left to others, `shards` names {named}{nobody}")
+def unnamed(shards: Iterable[int], came_of: Iterable[int] | None = None) -> Wait:
+    """A shard that is not among those that the settings name, these; `came_of`: those of them, if any, of
+    which it came, where nothing of it has landed."""
+    named, above = (", ".join(map(str, some or ())) for some in (shards, came_of))
+    nobodys = "; nothing of it has landed" * (came_of is not None) + f", and it came of {above}" * bool(above)
+    return Wait(Why.UNNAMED, f"left to others, `shards` names {named}{nobodys}")
 
 
 def for_parents(shards: Iterable[int]) -> Wait:

@@ -146,7 +146,7 @@ def live_site(folder: Path, logstores: Sequence[str], *, warm: bool) -> Iterator
 
 def _module(folder: Path, found: dict[str, World]) -> Path:
     """The definitions that the server loads."""
-    attributes = "[" + ",".join(w.logstore.model_dump_json() for w in found.values()) + "]"
+    attributes = "[" + ",".join(w.logstore.model_dump_json(exclude_none=True) for w in found.values()) + "]"
     path = folder / "definitions_of_this_test.py"
     path.write_text(_MODULE.format(attributes=attributes))
     return path

@@ -152,15 +152,27 @@ def test_a_logstore_with_which_nothing_would_load_is_not_kept(shop: Followed) ->
     assert names(shop) == {"rows_of_office_mail", "rows_of_shop_orders", "rows_of_shop_users"}
 
 
-def test_a_name_that_another_file_has_makes_the_tick_red_and_is_not_kept(shop: Followed) -> None:
+@pytest.mark.parametrize("name", ["shop-users-proof", "shop-orders-maintenance", "shop-users-sealed"])
+def test_one_that_would_be_what_belongs_to_another_is_not_kept(shop: Followed, name: str) -> None:
+    """Dagster would find two schedules, or two assets, of one name, and load nothing at all."""
+    shop.make(name)
+    said, _ = tick(sensor_of(shop))
+    assert said.startswith("2 new: shop-orders, shop-users") and f"({name}): its table makes it" in said
+    assert names(shop) == {"shop_orders", "shop_users"}
+    shop.make("shop-logstores")
+    assert "(shop-logstores): its table makes it" in tick(sensor_of(shop))[0]
+    assert names(shop) == {"shop_orders", "shop_users"}
+
+
+def test_a_name_that_another_file_has_is_not_kept_and_stops_no_other(shop: Followed) -> None:
     sensor = sensor_of(shop)
     (shop.folder.parent / "mine").mkdir()
     (shop.folder.parent / "mine" / "defs.yaml").write_text(
         settings_of("mine", table="other.shop_users", start="2026-01-01-00:00")
     )
-    with pytest.raises(ConfigError, match="shop_users"):
-        tick(sensor)
-    assert not (shop.folder / KEPT).exists()
+    said, _ = tick(sensor)
+    assert "(shop-users): its table makes it the logstore shop_users, and so does" in said
+    assert read_kept(shop.folder).keys() == {"shop-orders"}
 
 
 def test_the_sensor_is_off_until_somebody_turns_it_on(world: World, tmp_path: Path, shop: Followed) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.cli.logstores import load_named
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE, run
-from pipelines.landing.project_file import KEPT
+from pipelines.landing.project_file import KEPT, read_kept
 from sls_io.wire.client import SlsClient
 from tests.worlds.one_logstore import PROJECT, World, group, use_catalog
 from tests.worlds.projects import make_project
@@ -101,14 +101,16 @@ def test_new_logstores_are_kept_after_a_dry_run_and_land_as_any_other(
     )
 
 
-def test_a_name_that_another_file_has_is_refused_before_it_is_kept(folder: Path, ask: Ask) -> None:
+def test_a_name_that_another_file_has_is_named_and_not_kept(folder: Path, ask: Ask) -> None:
     (folder.parent / "mine").mkdir()
     (folder.parent / "mine" / "defs.yaml").write_text(
         "type: pipelines.components.SlsLogstore\nattributes: {table: other.shop_users}\n"
     )
-    refused = ask("logstores", "--refresh", "--execute")
-    assert refused["code"] == EXIT_USAGE and "'shop_users'" in refused["said"]
-    assert not (folder / KEPT).exists()
+    refreshed = ask("logstores", "--refresh", "--execute")
+    assert refreshed["code"] == 0
+    (why,) = refreshed["projects"][0]["refused"].values()
+    assert "(shop-users): its table makes it the logstore shop_users, and so does" in why
+    assert read_kept(folder).keys() == {"shop-orders"}
 
 
 def test_what_the_service_does_not_list_any_more_stays_and_is_named(

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
@@ -22,7 +23,7 @@ from pipelines.landing.watch.wear import wear
 from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
 from tests.sources import ROOT
 from tests.worlds.command_line import Command, environment, settings
-from tests.worlds.one_logstore import World, use_catalog
+from tests.worlds.one_logstore import PROJECT, World, use_catalog
 
 RULES = ROOT / "docs" / "deploy" / "prometheus-rules.yaml"
 _NAME = re.compile(r"sls_lake_\w+")
@@ -158,6 +159,29 @@ def test_a_service_that_is_gone_is_unknown_then_an_error_and_has_no_old_number(
     clock.advance(world.logstore.health.lag_s.fail + 1)
     exporter.look()
     assert level(exposed(exporter.collect()), "access_logs", Kind.LAG) == "fail"
+
+
+def test_what_was_looked_at_is_shown_while_another_service_does_not_answer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_catalog(world.lake, monkeypatch)
+    world.begun(10, waiting=5)
+    with world.client as client:
+        client.transport.create_logstore(PROJECT, "hangs", ttl=30, shard_count=1)
+    service = {**world.logstore.service.model_dump(), "logstore": "hangs"}
+    hanging = world.changed(service=service, table="bronze.hangs")
+    held = world.emulator.admin.fault("hold", logstore="hangs", times=None)
+    exporter = Exporter([hanging, world.logstore])
+    with ThreadPoolExecutor(1) as beside:
+        look = beside.submit(exporter.look)
+        world.emulator.admin.wait(held)
+        looked = "sls_lake_look_timestamp_seconds", labels(logstore="access_logs")
+        while looked not in exposed(exporter.collect()):
+            assert not look.done()
+        assert level(exposed(exporter.collect()), "access_logs", Kind.LAG) == "ok" and not look.done()
+        world.emulator.admin.remove(held)
+        look.result()
+    assert level(exposed(exporter.collect()), "hangs", Kind.LAG) == "ok"
 
 
 def test_a_run_that_fails_is_counted_by_its_error_and_one_that_cannot_be_counted_lands(

@@ -7,6 +7,7 @@ import pytest
 
 from pipelines.landing.coordinators import check_unheld, coordinator_of
 from pipelines.landing.inspection.describe import describe, preview
+from pipelines.landing.inspection.runway import runway, spoken
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.repair import plan_repair
 from pipelines.landing.watch.health import Kind, Level, findings
@@ -79,10 +80,11 @@ def test_a_landing_reads_the_named_shards_alone_and_the_others_are_not_missing(w
     report = world.land(logstore=named(world, 1))
 
     assert landed_of(world) == {1}
-    assert str(report.waits[0]) == "left to others, `shards` names 1"
+    assert str(report.waits[0]) == "left to others, `shards` names 1; nothing of it has landed"
     assert world.ledger.shards.keys() == {0, 1}, "a history begins once, for every shard"
     world.assert_proved()
-    assert world.land(logstore=named(world, 0)).rows > 0
+    other = world.land(logstore=named(world, 0))
+    assert other.rows > 0 and str(other.waits[1]) == "left to others, `shards` names 0"
     world.assert_each_log_once()
 
 
@@ -103,6 +105,10 @@ def test_a_plan_and_a_description_say_what_is_left_to_others(
     shown = command("describe")
     assert [view["left"] for view in shown["shards"]] == [False, True]
     assert "shards 0 by name, table" in command("describe", json=False)["text"]
+    assert [one["shard"] for one in shown["runway"]["shards"]] == [0, 1], "nobody has landed any of shard 1"
+    assert {found["kind"]: found["level"] for found in shown["health"]}["lag"] == "warn"
+    world.land(logstore=named(world, 1))
+    shown = command("describe")
     assert [one["shard"] for one in shown["runway"]["shards"]] == [0]
     assert {found["kind"]: found["level"] for found in shown["health"]}["lag"] == "ok"
     assert command("verify")["code"] == 0 and command("verify", "--pull")["code"] == 0
@@ -196,14 +202,17 @@ def test_children_of_a_named_shard_that_nobody_reads_are_told_until_somebody_nam
     said = list[str]()
     report = world.land(logstore=mine, warn=said.append)
     told = (
-        "shard 0, split or merged, went on as 2, 3, which `shards` does not name, and nobody reads: nothing "
-        "of that has landed. Add 2, 3 to `shards`, here or in another deployment of the table"
+        "shard 0, split or merged, went on as 2, 3, which `shards` does not name, and of which nothing has "
+        "landed. Add 2, 3 to `shards` of a deployment of the table, this one or another; where one names "
+        "them already, this ends with its first landing of them"
     )
 
     assert (report.rows, report.closed) == (10, (0,)) and said == [told]
     with world.client as client:
         plan = preview(mine, world.lake, client)
-    assert str(plan.waits[2]) == "left to others, `shards` names 0; it came of 0, and nobody reads it"
+    assert (
+        str(plan.waits[2]) == "left to others, `shards` names 0; nothing of it has landed, and it came of 0"
+    )
     level, text = lag_of(world, mine)
     assert level is Level.WARN and told in text
     assert lag_of(world, other)[0] is Level.OK, "whoever named the parent is told"
@@ -218,6 +227,34 @@ def test_children_of_a_named_shard_that_nobody_reads_are_told_until_somebody_nam
     assert level is Level.OK and "went on" not in text
     world.assert_each_log_once()
     world.assert_proved()
+
+
+def test_a_shard_that_no_deployment_names_is_told_before_and_after_its_logs_are_lost(world: World) -> None:
+    mine = named(world, 0)
+    world.put(40)
+    settle(world)
+    said = list[str]()
+    world.land(logstore=mine, warn=said.append)
+    world.land(logstore=mine, warn=said.append)
+    told = "the logstore has shard 1, which `shards` does not name, and of which nothing has landed. Add 1 to"
+    assert said and all(each.startswith(told) for each in said)
+    level, text = lag_of(world, mine)
+    assert level is Level.WARN and told in text
+    world.emulator.admin.advance(2 * HOUR_S)
+    assert lag_of(world, mine)[0] is Level.FAIL, "its logs wait, and they count"
+    with world.client as client:
+        left = runway(mine, world.lake, client)
+    assert left.shortest_s is not None and left.retention_s is not None and left.shortest_s < left.retention_s
+
+    world.emulator.admin.retain(PROJECT, "access_logs", shard=1, before_s=int(world.emulator.admin.now()))
+    assert not world.land(logstore=mine).gaps
+    with world.client as client:
+        left = runway(mine, world.lake, client)
+    taken = "shard 1: retention took logs that had not landed; left to others, `shards` names 0; nothing of"
+    assert left.lost and [each.startswith(taken) for each in spoken(left, 0.0)] == [True]
+    world.logstore = mine
+    lines = [line for proved in world.proof().shards for line in proved.notes if proved.shard == 1]
+    assert any("retention took" in line for line in lines) and not any("next run" in x for x in lines)
 
 
 def test_children_are_told_of_when_retention_has_taken_their_parent_from_the_list(world: World) -> None:
@@ -235,8 +272,8 @@ def test_children_are_told_of_when_retention_has_taken_their_parent_from_the_lis
 
     level, text = lag_of(world, mine)
 
-    assert level is Level.WARN and "shard 0, split or merged, went on as 3, which" in text
-    assert lag_of(world, other)[0] is Level.OK
+    assert level is Level.WARN and "the logstore has shard 3, which" in text
+    assert lag_of(world, other) == (level, text), "nobody can tell any more whose child it is"
 
 
 def test_a_merge_of_shards_of_two_deployments_is_told_to_both(world: World) -> None:
@@ -337,6 +374,7 @@ def test_demand_asks_for_named_shards_alone(make_site: MakeSite) -> None:
     world.put(20)
     settle(world)
     world.land(logstore=site.logstore)
+    elsewhere = world.land(logstore=site.logstore.model_copy(update={"shards": frozenset({1})})).rows
     site.tick("demand")
     world.put(10, key=HIGH)
     world.emulator.admin.split(PROJECT, "pinned_demand", 1)
@@ -351,4 +389,4 @@ def test_demand_asks_for_named_shards_alone(make_site: MakeSite) -> None:
     world.emulator.admin.advance(420)
     (asked,) = site.tick("demand").run_requests
     assert site.launch(asked, "microbatch").success
-    assert {row["__shard__"] for row in world.table_rows()} == {0}
+    assert sum(row["__shard__"] != 0 for row in world.table_rows()) == elsewhere > 0

@@ -371,8 +371,23 @@ def test_a_paused_shard_asks_for_no_run(make_site: MakeSite) -> None:
     assert not site.tick("demand").run_requests
 
 
-def test_before_the_first_landing_there_is_no_backlog(make_site: MakeSite) -> None:
-    assert not make_site("unborn", health={"lag_s": [2, 2]}).tick("demand").run_requests
+def test_before_the_first_landing_what_that_would_land_is_the_backlog(make_site: MakeSite) -> None:
+    site = make_site("unborn", health={"lag_s": [1200, 7200]})
+    site.world.put(20)
+    assert not site.tick("demand").run_requests
+    site.world.emulator.admin.advance(1000)
+    (asked,) = site.tick("demand").run_requests
+    assert "a run was asked for" in site.tick("demand").skip_message
+    assert site.launch(asked, "microbatch").success
+    assert not site.tick("demand").run_requests
+
+
+def test_a_logstore_without_a_log_or_whose_start_is_to_come_has_no_backlog(make_site: MakeSite) -> None:
+    assert not make_site("empty", health={"lag_s": [2, 2]}).tick("demand").run_requests
+    later = make_site("later", health={"lag_s": [2, 2]}, start="2099-01-01-00:00")
+    later.world.put(20)
+    later.world.emulator.admin.advance(1000)
+    assert not later.tick("demand").run_requests
 
 
 # --- sealed hours --------------------------------------------------------------------------------------

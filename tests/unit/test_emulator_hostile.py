@@ -192,7 +192,7 @@ def test_a_hostile_request_gets_an_error_and_the_next_one_an_answer(
             raw.sendall(request_text)
             raw.shutdown(socket.SHUT_WR)
             answer = raw.recv(100)
-        except ConnectionError:
+        except OSError:  # closed by now, and the answer with it: a shutdown then finds no connection
             answer = b"HTTP/1.1 4"
     assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
     assert caller.call("GET", "/")[0] == 200

@@ -191,7 +191,7 @@ def test_a_finding_has_its_numbers_with_units_and_what_shows_and_mends_it() -> N
     assert look["do"].startswith("SELECT __error__")
     mends = "sls-lake backfill --mode errors --local --from 1970-01-01-09:00 --to 1970-01-01-09:00 -l logs"
     assert mend == {"call": f"{mends} --execute", "does": "mends them once columns fit"}
-    assert found.lines == ("2 of 2 rows: status is not int",)
+    assert found.lines == ("2 of 2 rows with an error: status is not int",)
     numbers = judged({"runway": days_left(20, 7)}).numbers
     assert numbers == {
         "runway h": 168.0,

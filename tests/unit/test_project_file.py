@@ -1,17 +1,19 @@
 """Many logstores from one file: what the patterns and the kept list mean, and what a bad one says."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 import yaml
 from dagster.components.testing import create_defs_folder_sandbox
 
 from pipelines.cli import logstores
-from pipelines.components import SlsProject
+from pipelines.components import SlsLogstore, SlsProject
 from pipelines.landing.hours import hour_text
-from pipelines.landing.project_file import KEPT, attributes_of, members, read_kept, write_kept
+from pipelines.landing.project_file import CLASH, ENDINGS, KEPT, attributes_of, members, read_kept, write_kept
 from sls_io.values.errors import ConfigError
 from sls_io.values.window import HOUR_S
 from tests.worlds.projects import MARKER
@@ -68,6 +70,31 @@ def test_two_that_would_land_in_one_table_are_refused_by_name() -> None:
         of({"app-log": "2026-11-20-07:00", "app_log": "2026-11-20-07:00"}, logstores="app*", overrides={})
 
 
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_one_that_would_be_what_belongs_to_another_is_refused_by_name(ending: str) -> None:
+    for kept in (["app-log", f"app-log-{ending}"], [f"app_log_{ending}", "app-log"]):
+        with pytest.raises(ConfigError, match=rf"'app.log.*' and 'app.log.*' would be app_log.* {CLASH}"):
+            of(dict.fromkeys(kept, "2026-11-20-07:00"), logstores="app*", overrides={})
+
+
+def test_the_names_that_dagster_mixes_up_are_those_that_are_refused() -> None:
+    def taken(name: str) -> set[str]:
+        service = {**WRITTEN["service"], "logstore": "web"}
+        settings = {"service": service, "group": "g", "table": f"b.{name}", "start": "2026-01-01-00:00"}
+        component = SlsLogstore.from_attributes_dict(attributes=settings)
+        repository = component.build_defs(dg.ComponentTree.for_test().load_context).get_repository_def()
+        assets = {f"asset {key.to_user_string()}" for key in repository.asset_graph.get_all_asset_keys()}
+        schedules = {f"schedule {each.name}" for each in repository.schedule_defs}
+        sensors = {f"sensor {each.name}" for each in repository.sensor_defs}
+        jobs = {f"job {each}" for each in repository.job_names if not each.startswith("__")}
+        return assets | schedules | sensors | jobs
+
+    own = taken("web")
+    words = {part for name in own for part in re.split(r"[^a-z]+", name.partition("web")[2]) if part}
+    assert words > {*ENDINGS, "microbatch", "schedule", "checkpoint"}
+    assert {word for word in words if taken(f"web_{word}") & own} == {*ENDINGS}
+
+
 def test_an_override_of_none_is_refused_with_the_verb_that_finds_new_ones() -> None:
     with pytest.raises(
         ConfigError, match=r"overrides\.nginx-eu: no such logstore is kept; there are app_log"
@@ -79,6 +106,8 @@ def test_an_override_of_none_is_refused_with_the_verb_that_finds_new_ones() -> N
     ("changed", "cure"),
     [
         ({"logstores": []}, "logstores"),
+        ({"logstores": "[shop"}, "'[shop' matches no logstore"),
+        ({"exclude": ["Shop-*"]}, "'Shop-*' matches no logstore"),
         ({"defaults": {"group": "g", "table": "bronze.all"}}, "put {logstore} into `table`"),
         ({"defaults": {"service": {}}}, "`service` stands beside it"),
         ({"service": {"logstore": "x"}}, "leave `logstore` out"),

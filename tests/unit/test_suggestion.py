@@ -208,7 +208,7 @@ def test_new_writes_a_file_that_loads_and_later_shows_what_differs(
     assert run(["new", "orders", "--from", "later.csv", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert run(["new", "other", "--from", "later.csv", "--table", "silver.orders"]) == EXIT_USAGE
-    assert "rename one" in capsys.readouterr().err
+    assert "give one of them another" in capsys.readouterr().err
     assert run(["new", "lines", "--from", "orders.csv", "--format", "json"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "3 of them are no json" in said

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pyiceberg.table import Table
 
 from pipelines.landing.bounds import Thresholds
-from pipelines.landing.inspection.upcoming import left_alone
+from pipelines.landing.inspection.upcoming import TAKEN, left_alone
 from pipelines.landing.ledger.pinned import unread
 from pipelines.landing.ledger.start import begun, check_origin, find_table
 from pipelines.landing.ledger.state import ancestry, read_state
@@ -27,7 +27,7 @@ from pipelines.landing.ledger.summary import is_landing, ledgers_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import gap_lines
 from pipelines.landing.table.lake import Lake
-from sls_io.planning.waits import Why, paused
+from sls_io.planning.waits import Why
 from sls_io.values.claim import GAP_SKIPPED, Gap, Ledger, ShardLedger
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import CursorExpired, ShardGone
@@ -40,7 +40,6 @@ from sls_io.wire.heads import Heads
 PACE_S = 24 * HOUR_S
 """The pace is measured over this long, or since the oldest landing that is known."""
 _DAY_S = 24.0 * HOUR_S
-_TAKEN = "retention took logs that had not landed"
 
 
 @dataclass(frozen=True)
@@ -177,13 +176,11 @@ def runway(
     if lost:
         why = left_alone(logstore, client, table, ledger, listed, lost)
         shards = tuple(
-            replace(s, lost=why[s.shard].kind is Why.LOST, stays=str(why[s.shard])) if s.shard in why else s
+            replace(s, lost=why[s.shard].kind is not Why.SUSPECT, stays=str(why[s.shard]))
+            if s.shard in why
+            else s
             for s in shards
         )
-    shards = tuple(
-        replace(s, stays=f"{_TAKEN}; {paused(s.shard)}") if s.lost and s.shard in resting else s
-        for s in shards
-    )
     return Runway(logstore.table, retention_s, shards, named=named)
 
 
@@ -213,9 +210,9 @@ def _lost(entry: ShardLedger) -> list[Gap]:
 
 def _own(logstore: Logstore, listed: Mapping[int, Shard], ledger: Ledger) -> set[int]:
     """What its logs are that may be lost: those of all shards; where the settings name shards, of these and
-    of their children that nobody reads."""
-    children = unread(logstore, listed.values(), ledger)
-    return {s for s in {*listed, *ledger.shards} if logstore.reads(s) or s in children}
+    of those that nobody reads."""
+    nobodys = unread(logstore, listed.values(), ledger)
+    return {s for s in {*listed, *ledger.shards} if logstore.reads(s) or s in nobodys}
 
 
 def _look(
@@ -329,7 +326,7 @@ def spoken(found: Runway, below_s: float) -> Iterable[str]:
             yield f"shard {shard.shard}: {shard.stays}"
             continue
         if shard.lost:
-            yield f"shard {shard.shard}: {_TAKEN}; the next run names the gap"
+            yield f"shard {shard.shard}: {TAKEN}; the next run names the gap"
             continue
         if shard.owed:
             left = days(shard.left_s)

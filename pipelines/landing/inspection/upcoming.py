@@ -20,6 +20,8 @@ from sls_io.values.claim import Ledger
 from sls_io.values.shard import Shard
 from sls_io.wire.client import SlsClient
 
+TAKEN = "retention took logs that had not landed"
+
 
 def upcoming(
     logstore: Logstore,
@@ -54,7 +56,8 @@ def left_alone(
 ) -> dict[int, Wait]:
     """Of shards of which one answer says that logs are lost that had not landed: those that the next run
     would leave as they are, and why. It does not believe it yet (`suspect`), or the settings leave what
-    becomes of them to a person (`lost`). Raises as `upcoming`.
+    becomes of them to a person (`lost`), or no run reads the shard (`paused`, `unnamed`). Raises as
+    `upcoming`.
 
     One answer proves nothing: a begin that is told wrong, once, looks as retention does. Whether a run
     believes it only its plan can say, so that is made here, too.
@@ -62,9 +65,12 @@ def left_alone(
     until_s = int(client.now_s()) - logstore.budget.settle_s
     mine = [listed[shard] for shard in lost if shard in listed]
     plan = upcoming(logstore, client, table, ledger, listed.values(), mine, until_s=until_s)
-    kinds = {shard: wait.kind for shard, wait in plan.waits.items()}
-    return {
-        shard: Wait(kinds.get(shard, Why.SUSPECT), plan.suspects[shard])
-        for shard in lost
-        if shard in plan.suspects
-    }
+    found = dict[int, Wait]()
+    for shard in lost:
+        wait = plan.waits.get(shard)
+        if shard in plan.suspects:
+            settled = wait is not None and wait.kind is Why.LOST
+            found[shard] = Wait(Why.LOST if settled else Why.SUSPECT, plan.suspects[shard])
+        elif wait is not None and wait.kind in (Why.PAUSED, Why.UNNAMED):
+            found[shard] = Wait(wait.kind, f"{TAKEN}; {wait}")
+    return found

@@ -128,6 +128,7 @@ class ObjectStoreIO(PyArrowFileIO):
         self._begin()
 
     def new_input(self, location: str) -> InputFile:  # type: ignore[override]
+        """As PyIceberg's; from memory where the content is here (see `ahead`)."""
         content = self._fetched.get(location)
         return super().new_input(location) if content is None else _Fetched(location, content)
 

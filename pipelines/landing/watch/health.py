@@ -362,7 +362,7 @@ def _errors(found: ErrorRows, logstore: Logstore) -> Finding:
             does="mends them once columns fit",
         ),
     )
-    lines = tuple(f"{rows:,} of {found.sample:,} rows: {why}" for why, rows in causes.items())
+    lines = tuple(f"{rows:,} of {found.sample:,} rows with an error: {why}" for why, rows in causes.items())
     return Finding(Kind.ERRORS, level, f"{said}{top}", numbers, lines, cures)
 
 

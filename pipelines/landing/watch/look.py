@@ -42,13 +42,13 @@ class Look:
 
     @property
     def unread(self) -> Mapping[int, tuple[int, ...]]:
-        """Children of shards that the settings name, and that nobody reads; see `pinned.py`."""
+        """Shards that the settings do not name, and that nobody reads; see `pinned.py`."""
         return unread(self.logstore, self.shards, self.ledger)
 
     @property
     def own_by(self) -> dict[int, int]:
         """`passed_by` of the shards that this deployment answers for: all, or those that its settings name
-        and their children that nobody reads. Of the others whoever reads them is told."""
+        and those that nobody reads. Of the others whoever reads them is told."""
         if self.logstore.shards is None:
             return self.passed_by
         mine = {*self.logstore.shards, *self.unread}

@@ -12,7 +12,7 @@ Nobody is woken, for it looks well. Here the number is gone, and `sls_lake_findi
 nobody could look for longer than a log may wait, it has 1 at `fail`.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -47,6 +47,7 @@ from pipelines.landing.watch.health import (
 from pipelines.landing.watch.vitals import known, vitals
 from pipelines.landing.watch.wear import Wear
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.side_by_side import side_by_side
 from sls_io.wire.client import SlsClient
 from sls_io.wire.heads import Heads
 
@@ -118,26 +119,29 @@ def survey(logstore: Logstore, *, clock: Clock = SYSTEM_CLOCK) -> MetricLook:
 class Exporter(Collector):
     """The newest look at some logstores, for whoever scrapes while the next one is taken.
 
-    `look` builds the new numbers aside and puts them there in one assignment. `collect` runs in the threads
-    of the HTTP server, beside it: it sees all of the old look or all of the new one.
+    `look` builds the new numbers of a logstore aside and puts them there in one assignment. `collect` runs in
+    the threads of the HTTP server, beside it: of each it sees all of the old look or all of the new one.
+
+    Story: the service is away, and a look at each of 200 logstores waits for 5 s. One after the other, and
+    shown when the last is done, they would be shown as well for a quarter of an hour.
     """
 
     def __init__(self, logstores: Sequence[Logstore], *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._logstores, self._clock = logstores, clock
         self._told: dict[tuple[str, Kind], Finding] = {}
-        self._looked: Samples = {}
+        self._looked: dict[str, Samples] = {each.name: {} for each in logstores}
 
     def look(self) -> None:
-        """Take a new look at each, one after the other."""
-        looked: Samples = {}
-        for logstore in self._logstores:
-            begun_s = self._clock.monotonic()
-            seen = survey(logstore, clock=self._clock)
-            looked |= numbers(seen) | self._levels(seen)
-            of = labels(logstore=logstore.name)
-            looked["sls_lake_look_timestamp_seconds", of] = self._clock.now()
-            looked["sls_lake_look_duration_seconds", of] = self._clock.monotonic() - begun_s
-        self._looked = looked
+        """Take a new look at each, side by side; each is shown as soon as it was taken."""
+        deque(side_by_side(self._look, self._logstores), maxlen=0)
+
+    def _look(self, logstore: Logstore) -> None:
+        begun_s = self._clock.monotonic()
+        seen = survey(logstore, clock=self._clock)
+        looked, of = numbers(seen) | self._levels(seen), labels(logstore=logstore.name)
+        looked["sls_lake_look_timestamp_seconds", of] = self._clock.now()
+        looked["sls_lake_look_duration_seconds", of] = self._clock.monotonic() - begun_s
+        self._looked[logstore.name] = looked
 
     def collect(self) -> Iterator[Metric]:
         """The families of the newest look, and of what runs have counted by now.
@@ -146,14 +150,15 @@ class Exporter(Collector):
         though the look is minutes old.
         """
         counted = textfile.read_all(each.name for each in self._logstores)
+        looked = {key: value for each in self._looked.values() for key, value in each.items()}
         for name, about in LOOKED.items():
             family = Metric(name, about, "gauge")
-            for (its, labelled), value in sorted(self._looked.items()):
+            for (its, labelled), value in sorted(looked.items()):
                 if its == name:
                     family.add_sample(name, dict(labelled), value)
             if family.samples:
                 yield family
-        levels = {key: value for key, value in self._looked.items() if key[0] == _FINDING}
+        levels = {key: value for key, value in looked.items() if key[0] == _FINDING}
         yield from textfile.families(counted | levels)
 
     def _levels(self, seen: MetricLook) -> Samples:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from pipelines.landing.ledger.left import rates_of
+from pipelines.landing.ledger.start import begun
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.watch.look import Look
 from sls_io.values.errors import ShardGone
@@ -56,16 +57,18 @@ def waiting(client: SlsClient, look: Look, bounds: Demand, *, settle_s: int) -> 
     """What waits, of shards that are not paused and, where the settings name shards, are among them.
 
     The ledger alone answers while no bound can be passed; shards are asked, in two calls each, only where
-    one might be. Before the first landing nothing is known, and nothing waits.
+    one might be. Before the first landing what waits is what that one would land. Raises as `begun`.
 
     Worked example: the ledger says that shard 0 was read up to 300 s ago, and 1 MB a second came lately: at
     most 300 MB wait. With bounds of 500 MB and 600 s that is all there is to know; with 200 MB shard 0 is
     asked, and may have nothing.
     """
-    if look.table is None or not look.ledger.started:
-        return Waiting()
+    if not look.ledger.started:
+        if look.logstore.ahead(look.now_s):
+            return Waiting()
+        look = replace(look, ledger=begun(client, look.logstore, look.ledger))
     ages = {s: max(0.0, look.now_s - at) for s, at in look.own_by.items() if _lands(look, s)}
-    rates = rates_of(look.table, look.ledger) if bounds.mb else {}
+    rates = rates_of(look.table, look.ledger) if bounds.mb and look.table is not None else {}
     most = _sum(ages, rates)
     if not most.over(bounds):
         return most

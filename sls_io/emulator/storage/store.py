@@ -36,7 +36,7 @@ CURSOR_MAX = 9_000_000_000_000_000_000
 """Cursors are kept in 64 bits with a sign: above it a jump would make a shard that nobody can read."""
 _KEY = re.compile(r"[0-9a-f]{32}")
 _PROJECT = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
-_LOGSTORE = re.compile(r"[a-z0-9][a-z0-9_-]{0,61}[a-z0-9]")
+_LOGSTORE = re.compile(r"[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]")
 _KEYS = 1 << 128
 
 
@@ -168,7 +168,9 @@ class Store:
         """With `shard_count` shards of equal key ranges. LogStoreAlreadyExist when it is there."""
         self.project(project)
         if not _LOGSTORE.fullmatch(name):
-            raise Refused(400, "LogStoreInfoInvalid", "logstoreName: lower-case letters, digits, '-' and '_'")
+            raise Refused(
+                400, "LogStoreInfoInvalid", "logstoreName: 3 to 63 lower-case letters, digits, '-' and '_'"
+            )
         if (project, name) in self.logstores:
             raise Refused(400, "LogStoreAlreadyExist", f"logstore {name} already exists")
         if not 1 <= shard_count <= SHARDS_MAX or not 1 <= ttl_days <= TTL_FOREVER_DAYS:
