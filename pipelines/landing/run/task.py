@@ -388,7 +388,7 @@ class Writer:
             )
             path = f"{self._job.location}/data/{self._job.origin}/{self._window.hour}/{name}"
             self._row = replace(self._row, path=path)
-            self._stream = self._io.new_output(path).create()
+            self._stream = self._io.new_output(path).create(overwrite=True)
             self._parquet = parquet_writer(self._stream, table, self._job.table_properties, long=self._long)
         self._parquet.write_table(table, row_group_size=rows_max)
         self._buffer, self._buffer_bytes = [], 0

@@ -111,7 +111,7 @@ class NewFile:
             return
         rows = pa.Table.from_batches(self._waiting)
         if self._parquet is None:
-            self._stream = self._table.io.new_output(self._path).create()
+            self._stream = self._table.io.new_output(self._path).create(overwrite=True)
             self._parquet = parquet_writer(self._stream, rows, self._table.properties, long=self._long)
         self._parquet.write_table(rows, row_group_size=ROW_GROUP_ROWS)
         # Let go before the pool is told to give back what nobody uses.

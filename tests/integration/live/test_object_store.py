@@ -93,6 +93,25 @@ def test_files_come_and_go_with_an_endpoint_and_keys(
     assert servers.s3.files(bucket) == set()
 
 
+def test_a_small_file_is_one_request_and_leaves_nothing_while_it_is_open(servers: Servers) -> None:
+    """What was sent as an upload of parts says so in its tag, and is a part in the store until it ends."""
+    bucket = servers.s3.new_bucket()
+    client = import_module("boto3").client(
+        "s3",
+        endpoint_url=servers.s3.endpoint,
+        region_name="us-east-1",
+        aws_access_key_id=KEY_ID,
+        aws_secret_access_key=KEY_SECRET,
+    )
+    io = file_io(servers.s3.properties, f"s3://{bucket}/")
+    for name, size, parts in (("small", 1_000_000, False), ("large", 12_000_000, True)):
+        with io.new_output(f"s3://{bucket}/{name}").create(overwrite=True) as stream:
+            stream.write(b"r" * size)
+            assert bool(client.list_multipart_uploads(Bucket=bucket).get("Uploads")) is parts
+        assert ("-" in client.head_object(Bucket=bucket, Key=name)["ETag"]) is parts
+        assert len(io.new_input(f"s3://{bucket}/{name}")) == size
+
+
 def test_keys_of_a_provider_are_renewed_before_they_end(
     servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
