@@ -48,16 +48,24 @@ def test_a_file_is_there_when_its_turn_comes_and_only_then(tmp_path: Path) -> No
         path.unlink()  # what is read now was fetched before
         file = io.new_input(str(path))
         assert each is tasks[number] and file.exists() and len(file) == number + 1
-        assert read(io, each) == read(io, each) == bytes([number]) * (number + 1)
-        if number:
-            assert not io.new_input(tasks[number - 1].file.file_path).exists()
-    assert not io.new_input(tasks[-1].file.file_path).exists()
+        with file.open() as stream:
+            assert stream.read() == bytes([number]) * (number + 1)
+        assert not io.new_input(str(path)).exists(), "a second look is at the store"
 
 
-def test_a_large_file_is_opened_as_ever_also_where_its_manifest_calls_it_small(tmp_path: Path) -> None:
-    io, (small, large, other) = ObjectStoreIO(), written(tmp_path, 3, LARGE, LARGE)
-    lying = task(Path(other.file.file_path), said=3)
-    for each in one_after_another(io, [small, large, lying]):
+def test_what_nobody_opened_in_its_turn_is_not_kept(tmp_path: Path) -> None:
+    io, tasks = ObjectStoreIO(), written(tmp_path, *range(1, 41))
+    for each in one_after_another(io, tasks):
+        Path(each.file.file_path).unlink()
+    assert not any(io.new_input(each.file.file_path).exists() for each in tasks)
+
+
+def test_a_large_file_is_opened_as_ever_and_one_of_another_size_than_its_manifest_says(
+    tmp_path: Path,
+) -> None:
+    io, (small, large, *others) = ObjectStoreIO(), written(tmp_path, 3, LARGE, LARGE, 3, 3)
+    strange = [task(Path(o.file.file_path), said=s) for o, s in zip(others, (3, 2, 4), strict=True)]
+    for each in one_after_another(io, [small, large, *strange]):
         Path(each.file.file_path).write_bytes(b"new")
         assert read(io, each) == (b"\0\0\0" if each is small else b"new")
 
