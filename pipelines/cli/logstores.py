@@ -113,9 +113,10 @@ def defs_path(name: str | None, root: Path) -> Path:
         for path in project_files(defs_files(root)):
             _members_of(path)  # one that cannot be read says so
     if not names:
-        raise ConfigError(
-            f"no logstore is set up in {defs_of(root)}", cures=(Call(("new", "NAME"), does="sets one up"),)
-        )
+        cure = Call(("new", "NAME"), does="sets one up")
+        if project_files(defs_files(root)):
+            cure = Call(("logstores", "--refresh"), harmless=True, does="finds those that the patterns name")
+        raise ConfigError(f"no logstore is set up in {defs_of(root)}", cures=(cure,))
     if name is None and len(names) > 1:
         raise ConfigError(
             f"there are {len(names)} logstores: choose one with --logstore {' or '.join(names)}"

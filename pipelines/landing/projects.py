@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from pipelines.landing.defs_file import filled, read_attributes
 from pipelines.landing.hours import hour_text
-from pipelines.landing.logstore import checked
+from pipelines.landing.logstore import checked, describe
 from pipelines.landing.project_file import (
     CLASH,
     ProjectAttributes,
@@ -144,10 +146,10 @@ def one_name(name: str, place: Path | str, taken: Mapping[str, Path | str]) -> C
     `taken`, with their places, gets in its way in Dagster."""
     if (other := one_in_dagster(name, taken)) is None:
         return None
-    has = "and so does" if other == name else f"beside {other}, {CLASH}, of"
+    beside = "what is called the same" if other == name else f"{other}, {CLASH},"
     return ConfigError(
-        f"{place}: its table makes it the logstore {name}, {has} {taken[other]}: Dagster tells logstores "
-        "apart by the last part of `table`; give one of them another, or `exclude` it"
+        f"{place}: its table makes it the logstore {name}, beside {beside} of {taken[other]}: Dagster tells "
+        "logstores apart by the last part of `table`; give one of them another, or `exclude` it"
     )
 
 
@@ -168,4 +170,7 @@ def _service(project: ProjectAttributes, path: Path) -> Service:
     values, unset = filled({"service": {**project.service, "logstore": "any"}}, path)
     if unset:
         raise ConfigError(f"{path} needs the environment variable {next(iter(unset.values()))}: export it")
-    return Service.model_validate(values["service"])
+    try:
+        return Service.model_validate(values["service"])
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {describe(error)}") from error

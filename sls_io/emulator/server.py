@@ -208,7 +208,7 @@ class ServiceApp:
     async def _meet(self, call: RoutedRequest) -> list[Fault]:
         if not self.service.faults.all:
             return []
-        shard = call.names.get("shard", "")
+        shard = _shard_of(call)
         met = self.service.faults.meet({
             "call": call.name, "project": call.project, "logstore": call.names.get("logstore", ""),
             "shard": int(shard) if shard.isascii() and shard.isdigit() else None,
@@ -350,6 +350,14 @@ def _shortened(answer: ServedAnswer, headers: dict[str, str], less: int) -> byte
     kept = b"".join(frame(raw[begin:end]) for begin, end in found[: max(0, len(found) - less)])
     headers["x-log-bodyrawsize"] = str(len(kept))
     return compress(kept, kind)
+
+
+def _shard_of(call: RoutedRequest) -> str:
+    """The shard that a request is about: its path names it, or, of a checkpoint, its body."""
+    if call.name == "save_checkpoint" and call.body:
+        with suppress(ValueError, AttributeError):
+            return str(json.loads(call.body).get("shard"))
+    return call.names.get("shard", "")
 
 
 def _unread(scope: Scope) -> bool:

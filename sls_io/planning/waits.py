@@ -58,12 +58,11 @@ def paused(shard: int) -> Wait:
     return Wait(Why.PAUSED, "paused: nothing of it lands before somebody resumes it")
 
 
-def unnamed(shards: Iterable[int], came_of: Iterable[int] | None = None) -> Wait:
-    """A shard that is not among those that the settings name, these; `came_of`: those of them, if any, of
-    which it came, where nothing of it has landed."""
-    named, above = (", ".join(map(str, some or ())) for some in (shards, came_of))
-    nobodys = "; nothing of it has landed" * (came_of is not None) + f", and it came of {above}" * bool(above)
-    return Wait(Why.UNNAMED, f"left to others, `shards` names {named}{nobodys}")
+def unnamed(shards: Iterable[int], *, nobodys: bool = False) -> Wait:
+    """A shard that is not among those that the settings name, these; `nobodys`: nothing of it has landed."""
+    names = ", ".join(map(str, shards))
+    landed = "; nothing of it has landed" * nobodys
+    return Wait(Why.UNNAMED, f"left to others, `shards` names {names}{landed}")
 
 
 def for_parents(shards: Iterable[int]) -> Wait:

@@ -155,6 +155,18 @@ def test_checkpoints_are_on_their_way_at_the_same_time(started: World) -> None:
     assert started.checkpoints() == {s: e.frontier for s, e in started.ledger.shards.items()}
 
 
+def test_a_checkpoint_that_cannot_be_sent_stops_no_other(started: World) -> None:
+    fault = started.emulator.admin.fault("error", call="save_checkpoint", shard=0, times=None, status=500)
+    with started.run() as run:
+        run.land()
+        assert run.reconcile().ok
+        outcomes = {x.shard: x.outcome for x in run.checkpoint()}
+    assert outcomes == {0: CheckpointOutcome.PUT_OFF, 1: CheckpointOutcome.MOVED}
+    started.emulator.admin.remove(fault)
+    started.land()
+    assert started.checkpoints() == {s: e.frontier for s, e in started.ledger.shards.items()}
+
+
 @pytest.mark.fault("4b.reset.plan")
 def test_a_checkpoint_ahead_of_the_table_is_never_the_start_of_a_plan(started: World) -> None:
     """Somebody forced the group to the end: the ledger decides, so nothing is skipped."""

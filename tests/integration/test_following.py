@@ -171,7 +171,7 @@ def test_a_name_that_another_file_has_is_not_kept_and_stops_no_other(shop: Follo
         settings_of("mine", table="other.shop_users", start="2026-01-01-00:00")
     )
     said, _ = tick(sensor)
-    assert "(shop-users): its table makes it the logstore shop_users, and so does" in said
+    assert "(shop-users): its table makes it the logstore shop_users, beside what is called" in said
     assert read_kept(shop.folder).keys() == {"shop-orders"}
 
 

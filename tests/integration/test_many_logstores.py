@@ -109,7 +109,7 @@ def test_a_name_that_another_file_has_is_named_and_not_kept(folder: Path, ask: A
     refreshed = ask("logstores", "--refresh", "--execute")
     assert refreshed["code"] == 0
     (why,) = refreshed["projects"][0]["refused"].values()
-    assert "(shop-users): its table makes it the logstore shop_users, and so does" in why
+    assert "(shop-users): its table makes it the logstore shop_users, beside what is called" in why
     assert read_kept(folder).keys() == {"shop-orders"}
 
 

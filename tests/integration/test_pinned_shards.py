@@ -202,20 +202,18 @@ def test_children_of_a_named_shard_that_nobody_reads_are_told_until_somebody_nam
     said = list[str]()
     report = world.land(logstore=mine, warn=said.append)
     told = (
-        "shard 0, split or merged, went on as 2, 3, which `shards` does not name, and of which nothing has "
-        "landed. Add 2, 3 to `shards` of a deployment of the table, this one or another; where one names "
-        "them already, this ends with its first landing of them"
+        "the logstore has shards 2, 3, which `shards` does not name, and of which nothing has landed. Add "
+        "2, 3 to `shards` of a deployment of the table, this one or another; where one names them already, "
+        "this ends with its first landing of them"
     )
 
     assert (report.rows, report.closed) == (10, (0,)) and said == [told]
     with world.client as client:
         plan = preview(mine, world.lake, client)
-    assert (
-        str(plan.waits[2]) == "left to others, `shards` names 0; nothing of it has landed, and it came of 0"
-    )
+    assert str(plan.waits[2]) == "left to others, `shards` names 0; nothing of it has landed"
     level, text = lag_of(world, mine)
     assert level is Level.WARN and told in text
-    assert lag_of(world, other)[0] is Level.OK, "whoever named the parent is told"
+    assert lag_of(world, other) == (level, text), "who named the parent may name it no more: all are told"
     world.emulator.admin.advance(2 * HOUR_S)
     assert lag_of(world, mine)[0] is Level.FAIL, "its logs wait, and they count"
     with world.client as client:
@@ -224,7 +222,7 @@ def test_children_of_a_named_shard_that_nobody_reads_are_told_until_somebody_nam
 
     assert world.land(logstore=named(world, 1, 2, 3)).rows == 30
     level, text = lag_of(world, mine)
-    assert level is Level.OK and "went on" not in text
+    assert level is Level.OK and "does not name" not in text
     world.assert_each_log_once()
     world.assert_proved()
 
@@ -276,6 +274,21 @@ def test_children_are_told_of_when_retention_has_taken_their_parent_from_the_lis
     assert lag_of(world, other) == (level, text), "nobody can tell any more whose child it is"
 
 
+def test_children_are_told_of_when_their_closed_parent_is_taken_out_of_the_list(world: World) -> None:
+    """Nobody names the parent any more, so nobody but all can be told."""
+    world.put(40)
+    settle(world)
+    world.land(logstore=named(world, 0, 1))
+    world.emulator.admin.split(PROJECT, "access_logs", 1)
+    world.put(30, key=HIGH)
+    settle(world)
+    assert world.land(logstore=named(world, 0, 1)).closed == (1,)
+
+    level, text = lag_of(world, named(world, 0))
+
+    assert level is Level.WARN and "the logstore has shards 2, 3, which `shards` does not name" in text
+
+
 def test_a_merge_of_shards_of_two_deployments_is_told_to_both(world: World) -> None:
     both = [named(world, 0), named(world, 1)]
     world.put(40)
@@ -286,10 +299,14 @@ def test_a_merge_of_shards_of_two_deployments_is_told_to_both(world: World) -> N
     world.put(20)
     settle(world)
 
-    for logstore, other in zip(both, (1, 0), strict=True):
+    told = list[list[str]]()
+    for logstore in (*both, both[0]):
         said = list[str]()
         world.land(logstore=logstore, warn=said.append)
-        assert [f"shard {1 - other}, split or merged, went on as 2" in each for each in said] == [True]
+        told.append([each.partition(", which")[0] for each in said])
+    assert told == [[], ["the logstore has shard 2"], ["the logstore has shard 2"]], (
+        "the other read its own still"
+    )
     assert world.land(logstore=named(world, 0, 2)).rows == 20
     for logstore in both:
         assert lag_of(world, logstore)[0] is Level.OK

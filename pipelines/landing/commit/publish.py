@@ -39,7 +39,7 @@ from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import manifests_of
 from pipelines.landing.ledger.state import TableState
 from pipelines.landing.ledger.values import Adopted, Delta, Forgotten
-from pipelines.landing.table.trouble import NotTaken, not_taken, storage_trouble
+from pipelines.landing.table.trouble import NotTaken, is_storage, not_taken, storage_trouble
 from sls_io.values.claim import Ledger
 from sls_io.values.deadline import NoAnswer, answered
 from sls_io.values.errors import TransportError
@@ -245,13 +245,21 @@ def _answer(catalog: Catalog, table: Table, request: Request, deadline_s: float)
         answered(
             lambda: catalog.commit_table(table, request.requirements, request.updates),
             deadline_s=deadline_s,
-            waits_for="the Iceberg catalog, which takes the commit",
+            waits_for="the Iceberg catalog, which takes the commit, or the storage of its tables",
         )
     except NoAnswer:
         return Refusal(DEADLINE)
     except Exception as error:  # a refusal, a lost answer, a driver's error: all mean "ask the table"
-        return Refusal(type(error).__name__, not_taken(error))
+        return Refusal(type(error).__name__, not_taken(error) or _of_storage(table, error))
     return None
+
+
+def _of_storage(table: Table, error: Exception) -> NotTaken | None:
+    """Where a catalog leaves the metadata file to its clients, and the storage did not take it."""
+    if not is_storage(error):
+        return None
+    cure = "look at the storage; the next run goes on from what the table has"
+    return NotTaken(storage_trouble(table.location(), error), cure, passes=True)
 
 
 def _earlier(table: Table, request: Request) -> Request:

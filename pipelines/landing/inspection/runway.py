@@ -125,6 +125,11 @@ class Runway:
         warn_s = min(self.retention_s / 2, max(self.retention_s / 4, _DAY_S))
         return Thresholds(warn_s, min(_DAY_S, self.retention_s / 8))
 
+    def waits_for_a_person(self, below_s: float) -> bool:
+        """Whether no run helps any of the `short` ones: it was skipped, or runs leave its shard alone."""
+        short = self.short(below_s)
+        return bool(short) and all(s.owed or s.stays for s in short)
+
     def short(self, below_s: float) -> tuple[ShardRunway, ...]:
         """The shards with less time left, the shortest first, and before them the lost and those in doubt."""
         found = [s for s in self.shards if s.stays or s.lost or (s.left_s is not None and s.left_s < below_s)]

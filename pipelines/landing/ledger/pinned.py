@@ -7,10 +7,10 @@ look says of which nothing has landed. Whether another deployment of the table r
 shard of which a live run has reached something is read.
 
 Worked example: `shards: [0]`, of a logstore with the shards 0, 1 and 4. Shard 0 is split into 2 and 3, and a
-deployment that names 1 and 2 reads these: nobody reads 3, and whoever names 0 is told. Of 4 both are told.
+deployment that names 1 and 2 reads these: nobody reads 3 and 4, and both are told.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from pipelines.landing.logstore import Logstore
 from sls_io.planning import waits
@@ -28,7 +28,7 @@ def left_to_others(logstore: Logstore, shards: Iterable[Shard], ledger: Ledger) 
     listed = tuple(shards)
     nobodys = unread(logstore, listed, ledger)
     others = {*ledger.shards, *(s.id for s in listed)}.difference(logstore.shards)
-    return {shard: waits.unnamed(logstore.shards, nobodys.get(shard)) for shard in others}
+    return {shard: waits.unnamed(logstore.shards, nobodys=shard in nobodys) for shard in others}
 
 
 def check_named(logstore: Logstore, shards: Iterable[Shard], ledger: Ledger) -> None:
@@ -44,48 +44,35 @@ def check_named(logstore: Logstore, shards: Iterable[Shard], ledger: Ledger) -> 
         )
 
 
-def unread(logstore: Logstore, shards: Iterable[Shard], ledger: Ledger) -> Mapping[int, tuple[int, ...]]:
-    """The listed shards that the settings do not name, of which no live run has landed anything, and that
-    came of no shard of somebody else's -> the named shards that they came of; empty for one that came of
-    none. None where the settings name no shards; before the first landing only what came of a named one.
+def unread(logstore: Logstore, shards: Iterable[Shard], ledger: Ledger) -> frozenset[int]:
+    """The listed shards that the settings do not name, and of which no live run has landed anything. None
+    where the settings name no shards, and none before the first landing.
 
-    Lineage is what the list tells. Once retention took a parent, nothing does, and its child came of none.
+    A child whose parent another deployment still reads is not on turn yet. One that came of a shard of ours
+    is told at once: it is known that it will be.
+
+    Story: only who named the parent was told. It was taken out of the list once it was closed, and its
+    children were in nobody's any more, until retention had them.
     """
-    if logstore.shards is None:
-        return {}
+    if logstore.shards is None or not ledger.started:
+        return frozenset()
     listed = list(shards)
     above, named = parents(listed), frozenset(logstore.shards)
-    came_of: dict[int, frozenset[int] | None] = {}
-    for shard in sorted(above):  # parents have lower ids
-        if shard in named:
-            came_of[shard] = frozenset({shard})
-        elif _begun(ledger, shard):
-            came_of[shard] = None  # whoever reads it is told of its children
-        elif above[shard]:
-            mine = [of for parent in above[shard] if (of := came_of[parent]) is not None]
-            came_of[shard] = frozenset[int]().union(*mine) if mine else None
-        else:
-            came_of[shard] = frozenset() if ledger.started else None
-    return {s: tuple(sorted(of)) for s, of in came_of.items() if of is not None and s not in named}
+    elsewhere = {s for s, e in ledger.shards.items() if s not in named and _begun(ledger, s) and not e.closed}
+    mine = {s for s in above if s not in named and not _begun(ledger, s)}
+    return frozenset(shard for shard in mine if not above[shard] & elsewhere)
 
 
-def spoken(found: Mapping[int, tuple[int, ...]]) -> tuple[str, ...]:
-    """What `unread` found, a sentence for each of the named shards, and one for what came of none."""
-    by_parents: dict[tuple[int, ...], list[str]] = {}
-    for shard, above in found.items():
-        by_parents.setdefault(above, []).append(str(shard))
-    return tuple(
-        f"{_of(above, some)}{', '.join(some)}, which `shards` does not name, and of which nothing has "
-        f"landed. Add {', '.join(some)} to `shards` of a deployment of the table, this one or another; where "
-        "one names them already, this ends with its first landing of them"
-        for above, some in sorted(by_parents.items())
+def spoken(found: Iterable[int]) -> tuple[str, ...]:
+    """What `unread` found, a sentence for all of them."""
+    names = ", ".join(map(str, sorted(found)))
+    if not names:
+        return ()
+    return (
+        f"the logstore has shard{'s' * (',' in names)} {names}, which `shards` does not name, and of which "
+        f"nothing has landed. Add {names} to `shards` of a deployment of the table, this one or another; "
+        "where one names them already, this ends with its first landing of them",
     )
-
-
-def _of(above: Sequence[int], some: Sequence[str]) -> str:
-    if not above:
-        return f"the logstore has shard{'s' * (len(some) > 1)} "
-    return f"shard{'s' * (len(above) > 1)} {' and '.join(map(str, above))}, split or merged, went on as "
 
 
 def _begun(ledger: Ledger, shard: int) -> bool:

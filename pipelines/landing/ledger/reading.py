@@ -74,7 +74,7 @@ class Unreadable(LedgerBroken):
             # The maintenance does not keep one alone.
             return (restore, commands.expire(kept)) if kept > 1 else (restore,)
         # Other columns may be damaged than those that tell which rows there are.
-        whole = isinstance(file, DataFile) and table.io.new_input(file.file_path).exists()
+        whole = isinstance(file, DataFile) and not absent(table, [file.file_path])
         return (restore, commands.VERIFY_ROWS if whole else commands.VERIFY)
 
 
@@ -87,9 +87,10 @@ class Misread(InvariantBroken):
     def __init__(self, what: str) -> None:
         self.what = what
         super().__init__(
-            f"{what}. Nothing was changed and nothing needs to be given up. It is our mistake, or a change "
-            "of the table's columns that PyIceberg cannot follow; keep the table as it is, and run it again "
-            "with --debug to have the trace"
+            f"{what}. Nothing was changed and nothing needs to be given up. Run it again: an answer of the "
+            "storage may have been broken on its way. If it is said again, it is our mistake, or a change of "
+            "the table's columns that PyIceberg cannot follow: keep the table as it is, and run it with "
+            "--debug to have the trace"
         )
 
 
@@ -100,9 +101,9 @@ def reading(table: Table, file: DataFile | str) -> Iterator[None]:
     Raises Unreadable when the file is gone or damaged, Misread when another reader says that it is whole,
     TransportError when the storage does not answer.
 
-    The order is: what the storage says is no matter of a file; a file that is not there needs no second look;
-    else a second reader decides. Where that one reads all of it, the mistake is ours, and nothing is given
-    up.
+    The order is: what the storage says is no matter of a file; of a file that is not there it is asked once
+    more; else a second reader decides. Where that one reads all of it, the mistake is ours, and nothing is
+    given up.
     """
     try:
         yield
@@ -110,6 +111,10 @@ def reading(table: Table, file: DataFile | str) -> Iterator[None]:
         raise
     except Exception as error:  # whatever the decoder met: the module's docstring says why
         _raise_storage(table, error)
+        if isinstance(error, FileNotFoundError) and not absent(table, [_path(file)]):
+            raise TransportError(
+                f"the storage said that {_named(file)} is not there, and then that it is: run it again"
+            ) from error
         try:
             wrong = "" if isinstance(error, FileNotFoundError) else _looked_again(table, file)
         except second_look.Undecided as undecided:
@@ -166,10 +171,21 @@ def entries_in(table: Table, manifests: Iterable[ManifestFile]) -> Iterator[Mani
 
 
 def absent(table: Table, paths: Iterable[str]) -> list[str]:
-    """Those of the files that the storage does not have. Raises what it raises where it does not answer."""
+    """Those of the files that the storage does not have, and says so twice: one answer proves nothing, and
+    what is gone may be given up for it. Raises as `reading` does where it does not answer."""
     wanted = list(paths)
-    there = side_by_side(lambda path: table.io.new_input(path).exists(), wanted)
-    return [path for path, is_there in zip(wanted, there, strict=True) if not is_there]
+    for _ in range(2):
+        found = list(side_by_side(partial(_is_there, table), wanted))
+        wanted = [path for path, is_there in zip(wanted, found, strict=True) if not is_there]
+    return wanted
+
+
+def _is_there(table: Table, path: str) -> bool:
+    try:
+        return bool(table.io.new_input(path).exists())
+    except Exception as error:
+        _raise_storage(table, error)
+        raise
 
 
 def tasks_of(table: Table, scan: DataScan) -> list[FileScanTask]:
@@ -227,7 +243,7 @@ def batches_of(
                 yield batch
     except (Unreadable, Misread) as error:
         for deletes in task.delete_files:
-            if not table.io.new_input(deletes.file_path).exists():
+            if absent(table, [deletes.file_path]):
                 raise Unreadable(table, deletes, gone(deletes)) from error
             if isinstance(error, Misread) and (wrong := _looked_again(table, deletes)):
                 raise Unreadable(table, deletes, _what(deletes, error, wrong)) from error

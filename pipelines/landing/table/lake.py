@@ -159,7 +159,11 @@ class Lake:
     def answered(self, call: Callable[[], Answer], *, deadline_s: float = ANSWER_S) -> Answer:
         """What a call of its catalog returns or raises; NoAnswer when it takes longer. Who is told of long
         waits hears which catalog it is."""
-        return answered(call, deadline_s=deadline_s, waits_for=f"the Iceberg catalog ({self.place})")
+        return answered(
+            call,
+            deadline_s=deadline_s,
+            waits_for=f"the Iceberg catalog ({self.place}), or the storage of its tables",
+        )
 
     def catalog(self, *, deadline_s: float = ANSWER_S) -> Catalog:
         """Open the catalog. Raises ConfigError when it cannot be reached, or not within the deadline.
@@ -227,13 +231,18 @@ class Lake:
             raise _failed(self, error) from error
 
     def _load(self, table: str, deadline_s: float) -> Table | None:
+        """A metadata file that cannot be read is asked for twice: an answer may be broken on its way, and
+        what is said of such a file ends in giving the table up."""
         catalog = self.catalog(deadline_s=deadline_s)
-        try:
-            return self.answered(lambda: catalog.load_table(table), deadline_s=deadline_s)
-        except (NoSuchTableError, NoSuchNamespaceError):
-            return None
-        except Exception as error:
-            raise _failed(self, error) from error
+        for again in (False, True):
+            try:
+                return self.answered(lambda: catalog.load_table(table), deadline_s=deadline_s)
+            except (NoSuchTableError, NoSuchNamespaceError):
+                return None
+            except Exception as error:
+                if again or not isinstance(error, UnreadableMetadata) or is_storage(error.cause):
+                    raise _failed(self, error) from error
+        raise InvariantBroken("the second load of a table neither found it nor raised")
 
     def _never_used(self) -> bool:
         """Whether neither catalog nor warehouse has a folder yet: whoever only looks must not make one."""

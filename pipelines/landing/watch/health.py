@@ -250,8 +250,8 @@ def _runway(left: TimeLeft, logstore: Logstore) -> Finding:
         level = Level.FAIL
     short = found.short(warn_s)
     owed = sum(shard.owed for shard in short)
-    only_owed = 0 < owed == len(short) and not named  # then no run helps
-    cure = f": {CURE}" * (level is not Level.OK and not only_owed)
+    helps = bool(named) or not found.waits_for_a_person(warn_s)
+    cure = f": {CURE}" * (level is not Level.OK and helps)
     if level is Level.OK and found.suspect:
         level = Level.WARN
     numbers: dict[str, float | str] = {"warning below h": warn_s / HOUR_S, "error below h": fail_s / HOUR_S}

@@ -5,7 +5,6 @@ lag is at most its age, and the runway at least what is left of the retention th
 enough are shards asked one by one.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
@@ -41,7 +40,7 @@ class Look:
         return min(self.passed_by.values(), default=None) if self.ledger.started else None
 
     @property
-    def unread(self) -> Mapping[int, tuple[int, ...]]:
+    def unread(self) -> frozenset[int]:
         """Shards that the settings do not name, and that nobody reads; see `pinned.py`."""
         return unread(self.logstore, self.shards, self.ledger)
 
