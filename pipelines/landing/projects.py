@@ -88,6 +88,7 @@ def refreshed(file: Path, root: Path, *, deadline_s: float | None = None) -> Ref
         else:
             new[name] = start
             taken[name_of(project.of(name, start))] = f"{file} ({name})"
+    # Of those that were kept before, and of overrides: what keeps all from loading stops here, too.
     members(project, folder, {**kept, **new})
     gone = tuple(sorted(name for name in kept.keys() - {*there} if project.wants(name)))
     return Refreshed(file, service.project, kept, new, refused, gone)

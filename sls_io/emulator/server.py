@@ -35,6 +35,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from sls_io.emulator import api
 from sls_io.emulator.faults import Fault, Wanted, rewritten
+from sls_io.emulator.parameters import json_body
 from sls_io.emulator.service import LogService, RoutedRequest, ServedAnswer
 from sls_io.emulator.signing import SignedRequest
 from sls_io.emulator.storage.refusal import Refused
@@ -354,9 +355,9 @@ def _shortened(answer: ServedAnswer, headers: dict[str, str], less: int) -> byte
 
 def _shard_of(call: RoutedRequest) -> str:
     """The shard that a request is about: its path names it, or, of a checkpoint, its body."""
-    if call.name == "save_checkpoint" and call.body:
-        with suppress(ValueError, AttributeError):
-            return str(json.loads(call.body).get("shard"))
+    if call.name == "save_checkpoint":
+        with suppress(Refused):  # the call itself says what is wrong with its body
+            return str(json_body(call, "").get("shard"))
     return call.names.get("shard", "")
 
 
