@@ -29,7 +29,7 @@ from pipelines.landing.project_file import (
 from pipelines.landing.table.home import defs_files, project_files, single_files
 from sls_io.values.errors import ConfigError
 from sls_io.values.settings import Service
-from sls_io.values.side_by_side import side_by_side
+from sls_io.values.side_by_side import answers
 from sls_io.values.window import HOUR_S
 from sls_io.wire.client import SlsClient
 
@@ -77,7 +77,7 @@ def refreshed(file: Path, root: Path, *, deadline_s: float | None = None) -> Ref
         with SlsClient(of_one, deadline_s=deadline_s) as client:
             return hour_text(client.origin().created_s // HOUR_S)
 
-    starts = dict(zip(fresh, side_by_side(made, fresh), strict=True))
+    starts = dict(answers(made, fresh))
     files = defs_files(root)
     mine = {name_of(project.of(name, start)): name for name, start in kept.items() if project.wants(name)}
     taken = names_of_all(files) | dict(named(written(files))) | {its: f"{file} ({mine[its]})" for its in mine}

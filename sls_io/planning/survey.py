@@ -35,7 +35,7 @@ from sls_io.planning.values import Edge, Span, Survey
 from sls_io.values.claim import CURSOR_UNKNOWN, Ledger, ShardLedger
 from sls_io.values.errors import CursorExpired, ServiceError, ShardGone, SlsError, TransportError
 from sls_io.values.shard import Head, Shard
-from sls_io.values.side_by_side import side_by_side
+from sls_io.values.side_by_side import answers
 from sls_io.values.window import HOUR_S, Cursor
 from sls_io.wire.client import SlsClient
 
@@ -409,7 +409,7 @@ def _each(
             return Survey(shard.id, None, trouble=f"could not be asked, the next run asks again: {error}")
 
     listed = list(shards)
-    found = {s.id: answer for s, answer in zip(listed, side_by_side(one, listed), strict=True)}
+    found = {shard.id: answer for shard, answer in answers(one, listed)}
     if failed and len(failed) == len(listed):
         raise failed[0]
     return found

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from itertools import tee
 from typing import TypeVar
 
 AT_ONCE_MAX = 16
@@ -31,3 +32,11 @@ def side_by_side(call: Callable[[Asked], Answer], asked: Iterable[Asked]) -> Gen
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()
+
+
+def answers(
+    call: Callable[[Asked], Answer], asked: Iterable[Asked]
+) -> Generator[tuple[Asked, Answer], None, None]:
+    """What is asked, and its answer, as `side_by_side` gives it. `asked` is gone over once."""
+    begun, pairs = tee(asked)
+    yield from zip(pairs, side_by_side(call, begun), strict=True)

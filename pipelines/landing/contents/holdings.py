@@ -39,7 +39,7 @@ from pipelines.landing.ledger.values import Adopted, Forgotten
 from pipelines.landing.table.contract import rows_of
 from sls_io.values.claim import Ledger
 from sls_io.values.errors import CursorExpired, InvariantBroken, ShardGone
-from sls_io.values.side_by_side import side_by_side
+from sls_io.values.side_by_side import answers
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet
 from sls_io.wire.client import SlsClient
 
@@ -238,8 +238,8 @@ def _asked(client: SlsClient, known: ServiceEdges, ledger: Ledger, asks: Asks) -
     shards = sorted({*known.listed, *ledger.shards})
     for mark in asks.marks:
         at: int | Literal["begin"] = mark if mark == "begin" else mark * HOUR_S
-        found = side_by_side(partial(_unless_gone, client.cursor_at, at=at), shards)
-        marks[mark] = {s: cursor for s, cursor in zip(shards, found, strict=True) if cursor is not None}
+        found = answers(partial(_unless_gone, client.cursor_at, at=at), shards)
+        marks[mark] = {shard: cursor for shard, cursor in found if cursor is not None}
     if asks.cursor is not None:
         shard, cursor = asks.cursor
         time_s = _unless_gone(client.cursor_time_s, shard, cursor=Cursor(cursor))

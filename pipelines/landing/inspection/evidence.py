@@ -42,7 +42,7 @@ from sls_io.planning.values import Again
 from sls_io.values.claim import CURSOR_UNKNOWN, GAP_SKIPPED, Ledger, ShardLedger
 from sls_io.values.errors import ConfigError, CursorExpired, ShardGone, SlsError
 from sls_io.values.shard import Head, Shard
-from sls_io.values.side_by_side import side_by_side
+from sls_io.values.side_by_side import answers
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet, Window
 from sls_io.wire.client import Origin, SlsClient
 
@@ -286,7 +286,7 @@ def _answers(
 
     listed = {shard.id: shard for shard in client.shards()}
     mine = [shard for number, shard in listed.items() if number in ledger.shards]
-    told = dict(zip((shard.id for shard in mine), side_by_side(ask, mine), strict=True))
+    told = {shard.id: answer for shard, answer in answers(ask, mine)}
     behind = {
         s: a.begin for s, a in told.items() if a and a.begin and _lies_behind(ledger.shards[s], a.begin)
     }

@@ -32,7 +32,7 @@ from pipelines.landing.table.contract import origin_place
 from pipelines.landing.table.trouble import is_storage, storage_trouble
 from sls_io.values.cures import Cure, Do
 from sls_io.values.errors import Breach, InvariantBroken, LedgerBroken, SlsError, TransportError
-from sls_io.values.side_by_side import side_by_side
+from sls_io.values.side_by_side import answers, side_by_side
 from sls_io.values.window import IntervalSet
 
 _ALL = AlwaysTrue()
@@ -175,8 +175,7 @@ def absent(table: Table, paths: Iterable[str]) -> list[str]:
     what is gone may be given up for it. Raises as `reading` does where it does not answer."""
     wanted = list(paths)
     for _ in range(2):
-        found = list(side_by_side(partial(_is_there, table), wanted))
-        wanted = [path for path, is_there in zip(wanted, found, strict=True) if not is_there]
+        wanted = [path for path, is_there in answers(partial(_is_there, table), wanted) if not is_there]
     return wanted
 
 
@@ -411,7 +410,7 @@ def readable_manifests(
         manifests = manifests_of(table, snapshot)
     except Unreadable as error:
         return [], [error]
-    found = list(zip(manifests, side_by_side(trouble, manifests), strict=True))
+    found = list(answers(trouble, manifests))
     return [each for each, error in found if error is None], [error for _, error in found if error]
 
 

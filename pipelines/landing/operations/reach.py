@@ -31,7 +31,7 @@ from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import CURSOR_UNKNOWN, Gap, Ledger, ShardLedger
 from sls_io.values.errors import CursorExpired, ShardGone
 from sls_io.values.shard import Shard
-from sls_io.values.side_by_side import side_by_side
+from sls_io.values.side_by_side import answers
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet
 from sls_io.wire.client import SlsClient
 
@@ -252,9 +252,7 @@ def oldest(client: SlsClient) -> dict[int, Oldest]:
             return None
         return Oldest(head.begin, at_s)
 
-    shards = client.shards()
-    found = zip(shards, side_by_side(of, shards), strict=True)
-    return {shard.id: oldest for shard, oldest in found if oldest is not None}
+    return {shard.id: oldest for shard, oldest in answers(of, client.shards()) if oldest is not None}
 
 
 def _lacking(

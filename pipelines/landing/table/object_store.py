@@ -14,7 +14,6 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
-from itertools import tee
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -34,7 +33,7 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 from pipelines.landing.catalogs.keys import KEYS_AHEAD_S, LENT_FOR, SIGNING, keys_of, with_keys
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError
-from sls_io.values.side_by_side import side_by_side
+from sls_io.values.side_by_side import answers
 from sls_io.wire.credentials import resolve
 from sls_io.wire.keys import Keys
 
@@ -151,9 +150,8 @@ class ObjectStoreIO(PyArrowFileIO):
         Worked example: 4,000 files of 64 KB, each read in three answers of 20 ms, are four minutes of waiting
         one after another, and 15 s so. At most 16 MB are held.
         """
-        files, asked = tee(tasks)
         try:
-            for task, content in zip(files, side_by_side(self._content, asked), strict=True):
+            for task, content in answers(self._content, tasks):
                 self._fetched = {} if content is None else {task.file.file_path: content}
                 yield task
         finally:

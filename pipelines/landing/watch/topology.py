@@ -16,7 +16,7 @@ from enum import StrEnum
 from pipelines.landing.watch.look import Look
 from sls_io.values.errors import ShardGone
 from sls_io.values.shard import Shard, parents
-from sls_io.values.side_by_side import side_by_side
+from sls_io.values.side_by_side import answers
 from sls_io.values.window import Cursor
 from sls_io.wire.client import SlsClient
 
@@ -164,8 +164,8 @@ def topology(client: SlsClient, look: Look, known: Iterable[int]) -> Topology:
         except ShardGone:
             return None
 
-    lost = dict(zip(missing, side_by_side(end, missing), strict=True))
-    ends = dict(zip(closing, side_by_side(end, closing), strict=True))
+    lost = dict(answers(end, missing))
+    ends = dict(answers(end, closing))
     left = {shard for shard, at in lost.items() if at is None}
     return Topology(
         look,

@@ -14,7 +14,7 @@ from pipelines.landing.ledger.start import begun
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.watch.look import Look
 from sls_io.values.errors import ShardGone
-from sls_io.values.side_by_side import side_by_side
+from sls_io.values.side_by_side import answers
 from sls_io.wire.client import SlsClient
 from sls_io.wire.pace import MB
 
@@ -73,7 +73,7 @@ def waiting(client: SlsClient, look: Look, bounds: Demand, *, settle_s: int) -> 
     if not most.over(bounds):
         return most
     late = [s for s, age in ages.items() if age > settle_s]
-    told = dict(zip(late, side_by_side(partial(_age_s, client, look), late), strict=True))
+    told = dict(answers(partial(_age_s, client, look), late))
     found = _sum({**dict.fromkeys(ages, 0.0), **told}, rates)
     return replace(found, asked=len(late))
 
