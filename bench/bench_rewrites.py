@@ -19,7 +19,7 @@ from bench.bench_shapes import peak_mb
 from bench.logstores import PROJECT, bench_folder, emulator_without_quotas
 from bench.shapes import log, pair
 from chaos.engine import InProcess
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.inspection.whole import every_file
 from pipelines.landing.logstore import Logstore

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from chaos.engine import InProcess
 from chaos.worker import Pipe, Task, armed
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.contents.spread import Spread
 from pipelines.landing.ledger.state import facts
 from pipelines.landing.maintenance.compact import sealed_before

@@ -18,7 +18,7 @@ from fuzz import strangers
 from fuzz.lane import Broken
 from fuzz.model import CONTRACTS, Place, Told
 from fuzz.scene import Refused, Scene, difference, where
-from pipelines.landing.commit.operation import Planned, Tools, execute
+from pipelines.landing.commit.planned import Planned, Tools, execute
 from pipelines.landing.hours import hour_text, hours_text
 from pipelines.landing.maintenance.maintain import STEPS
 from pipelines.landing.operations.forget import plan_forget_where

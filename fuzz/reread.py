@@ -36,7 +36,7 @@ from fuzz import kept_logs
 from fuzz.ground import new_lake, serving
 from fuzz.kept_logs import Group, Types
 from fuzz.lane import Broken, drawn
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.mend import plan_mend

@@ -27,8 +27,8 @@ from pipelines.cli.landing import tell_dagster
 from pipelines.cli.logstores import logstore_option, resolve_to_land
 from pipelines.cli.output import Output, moment, verb
 from pipelines.cli.working import landing_line
-from pipelines.landing.commit import operation
-from pipelines.landing.commit.standing import commits
+from pipelines.landing.commit.after_commit import commits
+from pipelines.landing.commit.planned import Finished, Tools
 from pipelines.landing.hours import HOURS_MAX, check_begun, hour_text, hours_text
 from pipelines.landing.inspection.table_files import hours_of
 from pipelines.landing.logstore import Logstore
@@ -169,7 +169,7 @@ def fill_here(output: Output, logstore: Logstore, hours: range, *, dry_run: bool
 
 def _fill(
     output: Output, logstore: Logstore, planned: PlannedFilling, hours: range, open_ones: range
-) -> operation.Finished:
+) -> Finished:
     engine = engine_here()
     with commits(logstore.table) as made:
         with (
@@ -195,7 +195,7 @@ def _fill(
         "not_over": _as_values(so_far),
     }
     fails = bool(lacks or report.undone or not verdict.ok)
-    return operation.Finished(report.snapshot_id, planned.view, fails, told)
+    return Finished(report.snapshot_id, planned.view, fails, told)
 
 
 def _lacking(logstore: Logstore, hours: range) -> tuple[reach.Lack, ...]:
@@ -215,12 +215,12 @@ def replace_here(output: Output, logstore: Logstore, hours: range, *, execute: b
     """Drop the hours and land them again, in this process; a dry run without `execute`."""
     engine, lake = engine_here(), Lake.default()
 
-    def carry_out() -> operation.Finished:
+    def carry_out() -> Finished:
         with landing_line(output, f"replace {logstore.name}", engine) as line:
-            report = execute_replace(lake, planned, operation.Tools(on_event=line.phase, engine=engine))
+            report = execute_replace(lake, planned, Tools(on_event=line.phase, engine=engine))
         show_landing(output, report, Verdict(), [])
         told = asdict(report) | {"replaced": planned.view.document()}
-        return operation.Finished(report.snapshot_id, planned.view, more=told)
+        return Finished(report.snapshot_id, planned.view, more=told)
 
     with SlsClient(logstore.service) as client:
         planned = plan_replace(lake, logstore, client, hours)

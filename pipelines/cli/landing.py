@@ -11,8 +11,8 @@ from pipelines import dagster_client
 from pipelines.cli.output import Output, megabytes, span
 from pipelines.cli.working import landing_line
 from pipelines.landing import json_log
+from pipelines.landing.commit.after_commit import commits
 from pipelines.landing.commit.effect import record
-from pipelines.landing.commit.standing import commits
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import hour_rows
 from pipelines.landing.logstore import Logstore

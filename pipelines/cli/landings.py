@@ -13,7 +13,7 @@ from pipelines.cli.hours import older_than_option
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, megabytes, moment, span, verb
 from pipelines.landing.commit.effect import Row, record
-from pipelines.landing.commit.operation import Decision
+from pipelines.landing.commit.planned import Decision
 from pipelines.landing.inspection.landings import (
     Landings,
     OneLanding,

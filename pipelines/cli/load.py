@@ -26,6 +26,7 @@ import click
 from pipelines.cli import session
 from pipelines.cli.deciding import decide, dry_run_option
 from pipelines.cli.emulator_admin import admin_of
+from pipelines.cli.errors import err, facts, kind_of, sentence
 from pipelines.cli.files.accesslog import generated
 from pipelines.cli.files.lines import TIME_KEYS, Log
 from pipelines.cli.files.loading import Loading, oddities
@@ -38,7 +39,7 @@ from pipelines.cli.files.packing import (
 )
 from pipelines.cli.files.sending import Nowhere, Sink, put, put_over_hours
 from pipelines.cli.logstores import logstore_option, resolve
-from pipelines.cli.main import EXIT_FAILED, err, facts, kind_of, sentence
+from pipelines.cli.main import EXIT_FAILED
 from pipelines.cli.output import Output, megabytes, verb
 from pipelines.cli.progress import Line
 from pipelines.landing.commit.decision import Decision, Finished

@@ -13,8 +13,6 @@ With `--json` an error is a document on stdout, too, unless the verb has printed
 `stopped`, `unforeseen`.
 """
 
-import gc
-import importlib
 import json
 import logging
 import os
@@ -23,25 +21,23 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from types import ModuleType
 from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from pipelines.cli import session as sessions
+from pipelines.cli.errors import err, facts, kind_of, say, sentence, unwritten
+from pipelines.cli.loading import loaded
 from pipelines.cli.logstores import LOGSTORE_OPTIONS, check_named, logstore_option
 from pipelines.cli.session import BEGUN, DEBUG, SAID, UNWRITTEN
 from pipelines.landing import json_log
-from pipelines.landing.table.commands import PROGRAM, documents, line
+from pipelines.landing.table.commands import PROGRAM
 from pipelines.landing.umask import keep_others_out
 from sls_io.values.errors import (
     ConfigError,
     InvariantBroken,
-    LedgerBroken,
-    ServiceError,
     SlsError,
-    Throttled,
     printable,
 )
 
@@ -85,19 +81,6 @@ _OF_A_LOGSTORE: Final = {"doctor", "land", "describe", "verify"}
 """With no option but `--json` and a dry run these verbs can be wrong about their logstore alone."""
 
 
-def _loaded(module: str) -> ModuleType:
-    """The module, and all that it imports, without the collector of garbage.
-
-    What an import makes stays. To look through it again and again takes a tenth of a verb's start.
-    """
-    gc.disable()
-    try:
-        return importlib.import_module(module)
-    finally:
-        gc.freeze()
-        gc.enable()
-
-
 class Verbs(click.Group):
     """A group whose commands live in one module each, imported on first use."""
 
@@ -108,7 +91,7 @@ class Verbs(click.Group):
         if cmd_name not in VERBS:
             return None
         module, _ = VERBS[cmd_name]
-        command = getattr(_loaded(module), cmd_name)
+        command = getattr(loaded(module), cmd_name)
         if not isinstance(command, click.Command):
             raise InvariantBroken(f"{module}.{cmd_name} is no command")
         return command
@@ -235,20 +218,9 @@ def _failed(error: Exception, session: Mapping[str, Any], told: Callable[..., in
         return EXIT_FAILED
     if session.get(DEBUG):
         traceback.print_exc()
-    named = _say(error, session)
+    named = say(error, session)
     code = EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
     return told(code, kind_of(error), sentence(error), facts(error, named))
-
-
-def _say(error: Exception, session: Mapping[str, Any]) -> str:
-    """What is wrong on stderr, and below it the cures that work now; the logstore that they name."""
-    if isinstance(error, LedgerBroken) and sessions.SETTINGS in session:
-        # Whoever met it had Iceberg loaded; other verbs do not wait for that.
-        _loaded("pipelines.landing.inspection.cures").give_cures(error, session[sessions.SETTINGS])
-    name = str(session.get(sessions.LOGSTORE, ""))
-    cures = error.cures if isinstance(error, SlsError) else ()
-    err(logging.ERROR, "\n  ".join([f"{PROGRAM}: {sentence(error)}", *(line(cure, name) for cure in cures)]))
-    return name
 
 
 def _as_click_says(error: click.ClickException, shown: str) -> click.ClickException:
@@ -256,20 +228,6 @@ def _as_click_says(error: click.ClickException, shown: str) -> click.ClickExcept
         click.UsageError(shown, error.ctx)
         if isinstance(error, click.UsageError)
         else click.ClickException(shown)
-    )
-
-
-def err(level: int, text: str) -> None:
-    """A sentence on stderr, as a log where that is asked for."""
-    if not json_log.say(level, text):
-        print(text, file=sys.stderr)
-
-
-def unwritten(error: OSError) -> str:
-    """What stderr says when standard output takes no more."""
-    return (
-        f"standard output cannot be written: {error.strerror or type(error).__name__}. Make room where it "
-        "goes, or send it elsewhere. The verb ended there: ask again what it did before you repeat it"
     )
 
 
@@ -289,28 +247,3 @@ def _let_go_of_stdout() -> None:
     """What is left in its buffer goes nowhere: Python would try it again at the end, and say so once more."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def kind_of(error: Exception) -> str:
-    """The class of the tree that `error` is of; `unforeseen` for one of no tree."""
-    names = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == SlsError.__module__]
-    return names[0] if names else "unforeseen"
-
-
-def facts(error: Exception, logstore: str = "") -> dict[str, Any]:
-    """What a program may decide by: what settles it, the service's code."""
-    found: dict[str, Any] = {}
-    if isinstance(error, SlsError) and error.cures:
-        found["cures"] = documents(error.cures, logstore)
-    if isinstance(error, ServiceError | Throttled):
-        found["code"] = error.code
-    return found
-
-
-def sentence(error: Exception) -> str:
-    """What stderr says of `error`: our own errors speak for themselves, others are cut to one line."""
-    if isinstance(error, SlsError):
-        return str(error)
-    text = printable(next(iter(str(error).strip().splitlines()), ""))
-    name = type(error).__name__
-    return f"{name}: {text} (an error we did not foresee: run it again with --debug and keep the trace)"

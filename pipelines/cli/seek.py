@@ -8,8 +8,8 @@ from pipelines.cli.deciding import decide
 from pipelines.cli.output import Output
 from pipelines.cli.positions import CopyRequest, heads_of, source_of
 from pipelines.cli.working import landing_line
-from pipelines.landing.commit.operation import Finished, Tools, execute
-from pipelines.landing.commit.standing import commits
+from pipelines.landing.commit.after_commit import commits
+from pipelines.landing.commit.planned import Finished, Tools, execute
 from pipelines.landing.inspection.describe import read_ledger
 from pipelines.landing.maintenance.repair import execute_repair, plan_repair
 from pipelines.landing.operations.seek import PlannedSeek, check_unread, plan_seek, readers_of

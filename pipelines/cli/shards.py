@@ -10,7 +10,7 @@ import click
 from pipelines.cli.deciding import decision, execute_option
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, verb
-from pipelines.landing.commit.operation import Decision
+from pipelines.landing.commit.planned import Decision
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.pause import plan_pause, plan_resume
 from pipelines.landing.table.lake import Lake

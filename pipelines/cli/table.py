@@ -10,7 +10,7 @@ from pipelines.cli.deciding import decision, without_missing_option
 from pipelines.cli.hours import HOUR, HOURS
 from pipelines.cli.maintain import maintain
 from pipelines.cli.typed import Typed
-from pipelines.landing.commit.operation import Decision, Planned
+from pipelines.landing.commit.planned import Decision, Planned
 from pipelines.landing.contents.fresh_starts import At
 from pipelines.landing.hours import hour_of
 from pipelines.landing.ledger.start import known

@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.expressions import EqualTo
 
 from fuzz.lies import wire
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.operations.forget import plan_forget_before

@@ -4,7 +4,7 @@ import duckdb
 import pytest
 from pyiceberg.types import StringType
 
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.forget import plan_forget_where
 from sls_io.values.errors import ConfigError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.ledger.place import look_at
 from pipelines.landing.maintenance.compact import (
     compactions,

@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.expressions import And, EqualTo
 
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.ledger.values import Forgotten
 from pipelines.landing.ledger.ways_back import pasts

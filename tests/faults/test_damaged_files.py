@@ -15,7 +15,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pipelines.cli.deciding import show_effect
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.cli.output import Output
-from pipelines.landing.commit.operation import Tools
+from pipelines.landing.commit.planned import Tools
 from pipelines.landing.hours import hour_text, hours_of
 from pipelines.landing.ledger.reading import Misread, Unreadable, reading
 from pipelines.landing.maintenance.maintain import Maintainer

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.ledger.place import look_at
 from pipelines.landing.maintenance.compact import compactions, plan_compaction
 from sls_io.values.errors import LedgerBroken

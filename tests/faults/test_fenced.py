@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.landing.commit.freshness import TIMEOUT_S
-from pipelines.landing.commit.operation import Tools, execute
+from pipelines.landing.commit.planned import Tools, execute
 from pipelines.landing.inspection.landings import Landings, Stage, landings_of, one_of
 from pipelines.landing.ledger import epochs
 from pipelines.landing.ledger.state import read_state

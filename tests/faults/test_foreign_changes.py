@@ -23,7 +23,7 @@ from pyiceberg.transforms import (
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
 from pipelines.cli.main import EXIT_USAGE
-from pipelines.landing.commit.operation import Tools, execute
+from pipelines.landing.commit.planned import Tools, execute
 from pipelines.landing.hours import hour_text
 from pipelines.landing.operations.mend import plan_mend
 from pipelines.landing.operations.replace import execute_replace, plan_replace

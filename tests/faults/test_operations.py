@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.types import StringType
 
 from pipelines.landing.commit import authored
-from pipelines.landing.commit.operation import NothingToDo, Planned, Tools, execute
+from pipelines.landing.commit.planned import NothingToDo, Planned, Tools, execute
 from pipelines.landing.inspection.landings import Stage, landings_of
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import TAG

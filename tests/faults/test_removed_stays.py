@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.landing.commit.operation import Tools, execute
+from pipelines.landing.commit.planned import Tools, execute
 from pipelines.landing.inspection.proof import VERIFIED
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.operations.forget import plan_forget_before, plan_forget_where

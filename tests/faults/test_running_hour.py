@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from pipelines.landing.commit.operation import Tools, execute
+from pipelines.landing.commit.planned import Tools, execute
 from pipelines.landing.hours import hour_text
 from pipelines.landing.operations.pause import plan_pause, plan_resume
 from pipelines.landing.operations.seek import plan_seek

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.inspection.describe import describe
 from pipelines.landing.inspection.runway import Runway, runway, spoken
 from pipelines.landing.inspection.table_files import hours_of

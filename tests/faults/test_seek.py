@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
-from pipelines.landing.commit.operation import Tools, execute
+from pipelines.landing.commit.planned import Tools, execute
 from pipelines.landing.coordinators import coordinator_of
 from pipelines.landing.hours import hour_text
 from pipelines.landing.operations.seek import check_unread, plan_seek, readers_of

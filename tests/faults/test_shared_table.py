@@ -8,7 +8,7 @@ from dagster import AssetCheckSeverity, DagsterInstance
 from pyiceberg.transforms import HourTransform, IdentityTransform
 
 from pipelines.components.logstore.health import told_by_landing
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.inspection.describe import refusal
 from pipelines.landing.inspection.error_rows import error_rows
 from pipelines.landing.ledger.state import TableState, origins_named, read_state

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pipelines.cli.main import EXIT_USAGE
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.operations.mend import plan_mend
 from sls_io.values.errors import ConfigError
 from tests.faults.judge import assert_next_run_lands

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pipelines.landing.commit.operation import Tools, execute
+from pipelines.landing.commit.planned import Tools, execute
 from pipelines.landing.contents.spread import Spread
 from pipelines.landing.inspection.proof import Proof
 from pipelines.landing.inspection.verify import verify

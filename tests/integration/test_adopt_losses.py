@@ -11,7 +11,7 @@ from pyiceberg.expressions import And, EqualTo, LessThan
 from pipelines.cli.deciding import decide, show_effect
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.cli.output import Output
-from pipelines.landing.commit.operation import Planned, execute
+from pipelines.landing.commit.planned import Planned, execute
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.ledger.state import facts
 from pipelines.landing.operations.rollback import plan_rollback

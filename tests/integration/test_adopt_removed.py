@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chaos.engine import InProcess
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.operations.forget import plan_forget_where
 from sls_io.emulator import start

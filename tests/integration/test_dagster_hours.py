@@ -12,7 +12,7 @@ from pipelines.components.logstore.assets import bronze_key, checkpoint_key, hou
 from pipelines.components.logstore.health import check_key
 from pipelines.components.logstore.pruning import prune_op
 from pipelines.components.logstore.schedule import MODE_TAG, hour_key
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.watch.health import Kind
 from sls_io.values.clock import SYSTEM_CLOCK, ManualClock

@@ -16,7 +16,7 @@ from pipelines.components.logstore.metadata import DATA_VERSION_TAG, UNKNOWN
 from pipelines.components.logstore.schedule import MODE_TAG, hour_key
 from pipelines.components.logstore.telling import LATE_MAX, versions_told
 from pipelines.landing.commit import authored
-from pipelines.landing.commit.operation import Planned, execute
+from pipelines.landing.commit.planned import Planned, execute
 from pipelines.landing.inspection.brought import COMMITS_MAX
 from pipelines.landing.ledger.place import look_at
 from pipelines.landing.ledger.values import Deed, Operation

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.inspection.proof import VERIFIED
 from pipelines.landing.ledger.codec import FORGOTTEN_KEY, TAG
 from pipelines.landing.ledger.newest_landing import reconcile

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.inspection.proof import VERIFIED
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.operations.forget import plan_forget_older

@@ -16,7 +16,7 @@ from pipelines.components.logstore.health import OF_LOGSTORE, check_key, last_to
 from pipelines.components.logstore.maintenance import MAINTAINS_TAG
 from pipelines.components.logstore.sensors import ticks
 from pipelines.components.logstore.sensors.health import health_lookout
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.maintenance.expiry import LEDGER_BYTES_MAX, SNAPSHOTS_MAX
 from pipelines.landing.maintenance.maintain import MANIFESTS_MAX, Maintainer

@@ -7,7 +7,7 @@ from pipelines.cli.deciding import show_effect
 from pipelines.cli.landings import show_all
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.cli.output import Output
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.landings import landings_of
 from pipelines.landing.operations.rollback import plan_rollback

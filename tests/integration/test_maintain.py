@@ -17,7 +17,7 @@ from pyiceberg.table.update import SetLocationUpdate
 from pipelines.cli.deciding import show_effect
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.cli.output import Output
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.contents.spread import Spread
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.ledger.state import check_ancestry

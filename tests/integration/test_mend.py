@@ -10,7 +10,7 @@ from aliyun.log import log_logs_raw_pb2 as pb
 from pyiceberg.types import StringType
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
-from pipelines.landing.commit.operation import Planned, execute
+from pipelines.landing.commit.planned import Planned, execute
 from pipelines.landing.ledger.codec import REWRITTEN_KEY, VERB_KEY
 from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.summary import summary_of

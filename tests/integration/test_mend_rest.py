@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aliyun.log import log_logs_raw_pb2 as pb
 
-from pipelines.landing.commit.operation import Planned, Tools, execute
+from pipelines.landing.commit.planned import Planned, Tools, execute
 from pipelines.landing.ledger.codec import VERB_KEY
 from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.summary import summary_of

@@ -4,7 +4,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.names import RESERVED

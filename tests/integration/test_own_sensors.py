@@ -10,7 +10,7 @@ import pytest
 from dagster._core.test_utils import create_run_for_test
 
 from pipelines.components.logstore.assets import bronze_key
-from pipelines.components.logstore.requests import HOURS_MAX, backfill_request, landing_request
+from pipelines.components.logstore.own_sensors import HOURS_MAX, backfill_request, landing_request
 from pipelines.components.logstore.schedule import (
     CLAIMS_TAG,
     MODE_TAG,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.operations.rollback import plan_rollback
 from sls_io.coordination.server_group import ServerGroup
 from sls_io.values.clock import ManualClock

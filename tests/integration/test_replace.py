@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.expressions import EqualTo
 from pyiceberg.types import StringType
 
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.codec import VERB_KEY
 from pipelines.landing.ledger.newest_landing import reconcile

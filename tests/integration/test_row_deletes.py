@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.landing.commit.operation import Tools
+from pipelines.landing.commit.planned import Tools
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.table.lake import Lake

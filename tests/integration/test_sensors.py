@@ -23,7 +23,7 @@ from pipelines.components.logstore.sensors.sealed import sealed_condition, seale
 from pipelines.components.logstore.sensors.ticks import sensor_of
 from pipelines.components.logstore.sensors.topology import LANDED, OPEN, shards_key
 from pipelines.components.logstore.telling import LATE_MAX
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.operations.pause import plan_pause
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.recovery.adopt import plan_adopt

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.inspection.describe import lacking_hours
 from pipelines.landing.ledger.codec import TAG, WINDOWS_KEY
 from pipelines.landing.ledger.state import ancestry, facts, read_state

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.landing.commit.operation import Tools, execute
+from pipelines.landing.commit.planned import Tools, execute
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.recovery.register import plan_register, register

@@ -16,7 +16,7 @@ import pytest
 from pyiceberg.table import Table
 
 from pipelines.landing.commit import authored
-from pipelines.landing.commit.operation import Planned, Tools, execute
+from pipelines.landing.commit.planned import Planned, Tools, execute
 from pipelines.landing.contents.cells import count, edges
 from pipelines.landing.contents.spread import HERE, Spread, portions_of, unless_wrong
 from pipelines.landing.inspection.second_pull import pull_again

@@ -5,7 +5,7 @@ from pyiceberg.expressions import EqualTo
 from pyiceberg.table.snapshots import Operation
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.inspection.describe import lacking_hours
 from pipelines.landing.inspection.landings import landings_of
 from pipelines.landing.ledger.codec import VERB_KEY

@@ -10,7 +10,7 @@ import pytest
 from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 from pyiceberg.expressions import And, EqualTo, LessThan
 
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.proof import NOT_VERIFIED, Proof
 from pipelines.landing.ledger.codec import TAG

@@ -14,8 +14,9 @@ import pytest
 
 from pipelines.cli import logstores
 from pipelines.cli.backfill import follow
+from pipelines.cli.errors import sentence
 from pipelines.cli.hours import HOUR
-from pipelines.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_PIPE, EXIT_USAGE, VERBS, cli, run, sentence
+from pipelines.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_PIPE, EXIT_USAGE, VERBS, cli, run
 from pipelines.cli.output import Output, moment, shown, span
 from pipelines.dagster_client import Progress
 from pipelines.landing.hours import check_begun, hour_text

@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 import pytest
 
-from pipelines.cli.main import EXIT_USAGE, cli, kind_of, run
+from pipelines.cli.errors import kind_of
+from pipelines.cli.main import EXIT_USAGE, cli, run
 from pipelines.cli.output import Output
 from pipelines.cli.session import SAID
 from pipelines.landing.table.commands import VERIFY

@@ -14,7 +14,7 @@ from pipelines.cli.deciding import decide
 from pipelines.cli.output import Output
 from pipelines.cli.session import TYPED
 from pipelines.landing.commit.effect import Effect, Note
-from pipelines.landing.commit.operation import Decision, Finished
+from pipelines.landing.commit.planned import Decision, Finished
 from pipelines.landing.table import commands
 
 

@@ -1,6 +1,6 @@
 """A table that is given another region of its logstore, and settings that say it."""
 
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.relabel import plan_relabel
 from sls_io.values.settings import Service

@@ -9,7 +9,7 @@ from click import Context
 
 from pipelines.cli.backfill import backfill
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.landing.commit.operation import Tools
+from pipelines.landing.commit.planned import Tools
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.table.commands import line
 from sls_io.values.cures import Cure

@@ -1,6 +1,6 @@
 """Rows that a filter takes out of the table for good."""
 
-from pipelines.landing.commit.operation import Planned, execute
+from pipelines.landing.commit.planned import Planned, execute
 from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.removal import Forget
 from tests.worlds.one_logstore import World

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pipelines.landing.commit.operation import Tools
+from pipelines.landing.commit.planned import Tools
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.operations.undo import PlannedUndo, plan_undo
 from pipelines.landing.run.report import LandingReport

@@ -62,7 +62,7 @@ from pipelines.components.logstore.schedule import (
 )
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.components.logstore.telling import News, hour_events, untold, versions_told
-from pipelines.landing.commit.standing import commits
+from pipelines.landing.commit.after_commit import commits
 from pipelines.landing.hours import check_begun, hour_of, hour_text, hours_text, minute_of
 from pipelines.landing.inspection.brought import complete_hours
 from pipelines.landing.inspection.describe import hour_rows, lacking_hours

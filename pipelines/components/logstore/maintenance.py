@@ -21,7 +21,7 @@ from pipelines.components.logstore.failures import naming_cures, plainly
 from pipelines.components.logstore.pruning import upkeep_is_dry
 from pipelines.components.logstore.schedule import Job, schedule_of
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK, SparkEngine
-from pipelines.landing.commit.operation import Tools, execute
+from pipelines.landing.commit.planned import Tools, execute
 from pipelines.landing.contents.spread import Spread
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.compact import TARGET_BYTES

@@ -25,7 +25,7 @@ from pipelines.components.logstore import metadata
 from pipelines.components.logstore.schedule import ERRORS, REPLACE, REST, hour_key
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.components.logstore.telling import UNKNOWN_HOURS_TAG, UNKNOWN_TAG, hours_tag, versions_told
-from pipelines.landing.commit import operation
+from pipelines.landing.commit.planned import Tools
 from pipelines.landing.hours import hours_text
 from pipelines.landing.inspection.brought import oldest_reached_s
 from pipelines.landing.inspection.describe import hour_rows
@@ -77,7 +77,7 @@ def replaced(
         }
         if not execute:
             return _planned(bronze, shown, REPLACE), None
-        report = execute_replace(lake, planned, operation.Tools(engine=spark.engine()))
+        report = execute_replace(lake, planned, Tools(engine=spark.engine()))
     # What landed of an hour is all that the table has of it: the rest of it has left. Unless a live run was
     # faster, and landed more of the hour that runs.
     grew = planned.view.running if report.conflicts else ()
@@ -115,9 +115,9 @@ def mended(
         rows = hour_rows(logstore, lake, view.origin, hours)  # each stays, whatever is read anew
         whole_s = oldest_reached_s([planned.place.state.ledger(view.origin)]) or 0
         told = versions_told(instance, bronze, hours)
-        tools = operation.Tools(engine=spark.engine())
+        tools = Tools(engine=spark.engine())
         # Asked a second time nothing would change, and that is no failure: the hours are done.
-        snapshot = operation.execute(lake, planned, tools).snapshot if view.files else None
+        snapshot = planned.carry_out(lake, tools).snapshot if view.files else None
     tags = {h: metadata.version_tags(told.get(h) if snapshot is None else snapshot) for h in hours}
     if snapshot is not None:
         shown["snapshot"] = dg.MetadataValue.text(str(snapshot))

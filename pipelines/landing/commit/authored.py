@@ -12,25 +12,13 @@ written anew without them, instead of marking them. The sweep deletes what leave
 Story: a landing reads the table, a person rolls it back, the landing appends on what is gone. Both
 require the `main` and the tag they read, so whoever comes second is refused and looks again.
 
-Why an error is told in three ways. After a request that was not accepted the table is loaded:
-
-    it has the commit                                     done: only the answer was lost
-    it has not, and is what the request required          LandingUnknown: the request may still arrive
-    it has not, and is something else                     LandingConflict: it is refused whenever it arrives
-    its history does not reach where the request began    LandingUnknown: nobody can tell any more
-
-The third line holds because refs never point back: a `main` that moved on is not the required one again,
-unless somebody rolls it back by hand. So "nothing was changed" is said only where it stays true. Worked
-example: main is at 7, an undo is sent as 8, and the answer is lost. Main at 8, or at 9 with 8 below: done.
-Main at 7: unknown, and asked for again the plan finds what is done by then. Main at 9 on top of 7: a landing
-was first, and 8 can only be refused.
+A request that was not accepted is looked for in the table (`lost_answer.py`).
 """
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import (
     UNASSIGNED_SEQ,
     DataFile,
@@ -54,19 +42,18 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from pipelines.landing.commit import publish
+from pipelines.landing.commit import lost_answer, publish
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import Unreadable, entries_of, manifests_of
-from pipelines.landing.ledger.state import TableState, ancestry, held_columns, landed_snapshot
+from pipelines.landing.ledger.state import TableState, held_columns
 from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.ledger.values import Adopted, Deed, Forgotten, Landed
-from pipelines.landing.table import commands
 from pipelines.landing.table.data_files import partition_text
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.trouble import storage_trouble
 from pipelines.landing.table.usable import check_usable
 from sls_io.values.claim import Ledger
-from sls_io.values.errors import InvariantBroken, LandingConflict, LandingUnknown, SlsError, TransportError
+from sls_io.values.errors import InvariantBroken, LandingConflict, TransportError
 
 DEADLINE_S = 60.0
 _TOTALS = (
@@ -232,20 +219,8 @@ def commit(lake: Lake, table: Table, state: TableState, asked: Commit, *, now_ms
     except Unreadable as error:
         # Also what was swept between the look and the commit.
         raise TransportError(f"{error}, so nothing was changed", cures=error.cures) from error
-    _send(lake, table, request, lambda now: _landed(now, state, request.snapshot_id))
+    _send(lake, table, request, lambda now: lost_answer.landed(now, state, request.snapshot_id))
     return request.snapshot_id
-
-
-def _landed(now: Table, state: TableState, snapshot_id: int) -> bool | None:
-    """Whether a snapshot on top of `state` is part of main; None where nobody can tell any more.
-
-    Story: the answer to an undo is lost, two landings come on top of it, and an expiry keeps two snapshots.
-    Main does not name the undo's snapshot, and it would not name it either if the undo had never arrived.
-    """
-    if landed_snapshot(now, [snapshot_id]) is not None:
-        return True
-    since = {id for s in ancestry(now) for id in (s.snapshot_id, s.parent_snapshot_id)}
-    return False if state.head is None or state.head in since else None
 
 
 def _expired(lake: Lake, table: Table, state: TableState, asked: Expiry) -> publish.Request:
@@ -273,58 +248,9 @@ def _expired(lake: Lake, table: Table, state: TableState, asked: Expiry) -> publ
 
 
 def _send(lake: Lake, table: Table, request: publish.Request, there: Callable[[Table], bool | None]) -> None:
-    """Send a request once; where it is not accepted the table decides, and `there` says whether it has it, or
-    None where the table does not say.
-
-    Raises LandingConflict when the table is not what it requires any more (nothing was changed then), and
-    LandingUnknown when nobody else changed it and the request is not there, so that it may still arrive, or
-    when others changed so much that nobody can tell.
-    """
-    name = ".".join(table.name())
     refusal = publish.send(table.catalog, table, request, deadline_s=DEADLINE_S)
-    if refusal is None:
-        return
-    try:
-        reloaded = lake.load(name)
-    except SlsError as error:
-        raise LandingUnknown(
-            f"the answer to the commit was lost and {name} cannot be read: {error}. Asking for "
-            "the same again is safe",
-            cures=(commands.LANDINGS.plus(does="shows whether it is there, when the table can be read"),),
-        ) from error
-    found = None if reloaded is None else there(reloaded)
-    if found:
-        return
-    if reloaded is not None and _is_as(reloaded, request):
-        cure = refusal.why.cure if refusal.why else "run it again"
-        raise LandingUnknown(
-            f"the commit to {name} was not confirmed by the catalog ({lake.place}: {refusal}) and is not "
-            f"there{'' if refusal.why else ' yet; another program may hold it'}. "
-            f"{cure[0].upper()}{cure[1:]}: nothing is done twice, should the first one still arrive"
-        )
-    if found is None:
-        raise LandingUnknown(
-            f"the commit to {name} was not confirmed by the catalog ({lake.place}: {refusal}), and the "
-            "snapshot that it began from has left the history of main, so nobody can tell whether it was "
-            "made. Look again without --execute: what is done by now is not done again"
-        )
-    raise LandingConflict(
-        f"somebody else committed to {name} between the look and the commit, so nothing was changed; "
-        "look again without --execute"
-    )
-
-
-def _is_as(table: Table, request: publish.Request) -> bool:
-    """Whether all that a request was fenced by is still so.
-
-    A table that is as it was and lacks the commit: nobody was first, so the request may still be on its way.
-    """
-    try:
-        for requirement in request.requirements:
-            requirement.validate(table.metadata)
-    except CommitFailedException:
-        return False
-    return True
+    if refusal is not None:
+        lost_answer.look(lake, table, request, refusal, there)
 
 
 def _manifests(

@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.commit import authored
-from pipelines.landing.commit.operation import Planned, View
+from pipelines.landing.commit.planned import Planned, View
 from pipelines.landing.contents import slices
 from pipelines.landing.contents.spread import Spread, bytes_of, unless_wrong
 from pipelines.landing.ledger.place import Place

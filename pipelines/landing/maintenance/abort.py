@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from pipelines.landing.commit import authored
-from pipelines.landing.commit.operation import Planned
+from pipelines.landing.commit.planned import Planned
 from pipelines.landing.inspection.landings import OneLanding, Stage, landings_in, one_of
 from pipelines.landing.ledger import epochs
 from pipelines.landing.ledger.place import Trust, look_at

@@ -35,7 +35,7 @@ from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.freshness import Freshness
-from pipelines.landing.commit.operation import Planned, Tools
+from pipelines.landing.commit.planned import Planned, Tools
 from pipelines.landing.contents.cells import origin_and_hour
 from pipelines.landing.contents.spread import HERE, Portion, Spread, bytes_of, in_groups, unless_wrong
 from pipelines.landing.hours import hour_text

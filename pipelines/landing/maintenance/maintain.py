@@ -22,38 +22,36 @@ Worked example: 230 snapshots, 3 hours to compact, a sweep, 200 to be kept. The 
 refresh will be one more, so 34 leave: 199 and the refresh.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from pyarrow.fs import FileInfo
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 
 from pipelines.landing.commit import authored
+from pipelines.landing.commit.after_commit import Made, commits
 from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.freshness import Freshness
-from pipelines.landing.commit.operation import TRIES_MAX, Done, NothingToDo, Planned, Tools, View, execute
-from pipelines.landing.commit.standing import Made, commits
+from pipelines.landing.commit.planned import TRIES_MAX, Done, NothingToDo, Planned, Tools, View, execute
 from pipelines.landing.contents import sameness
 from pipelines.landing.contents.spread import HERE, Spread
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection import cures
-from pipelines.landing.inspection.table_files import Orphan, find_orphans, needed_by
+from pipelines.landing.inspection.table_files import Orphan
 from pipelines.landing.ledger.place import Looked, look_at
 from pipelines.landing.ledger.reading import Misread, Unreadable, live_rows, manifests_of
 from pipelines.landing.ledger.state import held_columns, landed_snapshot, others_here, others_text
 from pipelines.landing.ledger.summary import missing_rows
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.maintenance import compact
+from pipelines.landing.maintenance import compact, sweep
 from pipelines.landing.maintenance.compact import CompactableHour, Left
 from pipelines.landing.maintenance.expiry import affordable, expired, left_too
 from pipelines.landing.run.driver import PUBLISH_DEADLINE_S, RELOAD_DEADLINE_S
 from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract
-from pipelines.landing.table.former import listed
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.cures import Cure
@@ -62,7 +60,6 @@ from sls_io.values.errors import ConfigError, LandingConflict, LedgerBroken, Tra
 STEPS = ("compact", "manifests", "expire", "sweep", "metadata")
 MANIFESTS_MAX = 100
 _FILES_A_MANIFEST = 2000
-_METADATA = ".metadata.json"
 _DELETING = frozenset({"sweep", "metadata"})
 
 
@@ -204,7 +201,9 @@ class Maintainer:
             expired=leaving,
             kept=len(table.metadata.snapshots) - len(leaving) + commits + refresh,
             swept=self._swept(table, now_s) if "sweep" in deleting else (),
-            metadata=self._old_metadata(table, now_s) if "metadata" in deleting else (),
+            metadata=sweep.old_metadata(table, older_than_s=now_s - self.floor_s)
+            if "metadata" in deleting
+            else (),
             put_off=tuple(self._put_off),
             unsettled=self._unsettled,
         )
@@ -240,12 +239,12 @@ class Maintainer:
             looked = self._refresh()
             table, refreshed = looked.table, looked.state.tagged
             # The storage's own clock stamps the files; ours may be ahead of it.
-            now_s = min(self.clock.now(), _stored_s(table))
+            now_s = min(self.clock.now(), sweep.stored_s(table))
             deleting = [] if self._mixed(table, now_s, deleting) else deleting
             if "sweep" in deleting:
                 swept = self._delete(table, self._swept(table, now_s))
             if "metadata" in deleting:
-                metadata = self._delete(table, self._old_metadata(table, now_s))
+                metadata = self._delete(table, sweep.old_metadata(table, older_than_s=now_s - self.floor_s))
         return Maintenance(
             table=self.name,
             steps=steps,
@@ -427,23 +426,6 @@ class Maintainer:
 
     # --- files -----------------------------------------------------------------------------------
 
-    def _orphans(self, table: Table, now_s: float) -> tuple[Orphan, ...]:
-        """Files of data and metadata that no kept snapshot refers to, all older than the floor."""
-        before_s, needed = now_s - self.floor_s, needed_by(table)
-        data = [
-            Orphan(f"data/{orphan.path}", orphan.size, orphan.modified_s)
-            for orphan in find_orphans(table, older_than_s=before_s, needed=needed)
-        ]
-        known = {_last(path) for path in needed}
-        # Names of files are unique. One that a snapshot refers to under another path is no orphan: the
-        # warehouse was moved, or is reached by two names, and then nothing is known about any file.
-        if known & {_last(orphan.path) for orphan in data}:
-            raise ConfigError(
-                f"files of table {self.name} are listed under other paths than its snapshots name; "
-                "nothing was deleted, look at the catalog's warehouse setting"
-            )
-        return (*data, *_unknown(table, ".avro", known, before_s))
-
     def _mixed(self, table: Table, now_s: float, steps: Collection[str]) -> bool:
         """Whether files of another table lie here, too; nothing is deleted then.
 
@@ -459,22 +441,10 @@ class Maintainer:
     def _swept(self, table: Table, now_s: float) -> tuple[Orphan, ...]:
         """The orphans; none when a kept snapshot cannot say which files it needs."""
         try:
-            return self._orphans(table, now_s)
+            return sweep.orphans(table, older_than_s=now_s - self.floor_s)
         except (Unreadable, Misread) as error:
             self._refused("sweep", error)
             return ()
-
-    def _old_metadata(self, table: Table, now_s: float) -> tuple[Orphan, ...]:
-        # `commit_table` deletes no metadata, and a refused commit leaves its file, so they pile up. What the
-        # metadata log names stays: `left_too` and `table adopt` look for older states there.
-        known = {_last(table.metadata_location)}
-        known |= {_last(entry.metadata_file) for entry in table.metadata.metadata_log}
-        if not any(_last(info.path) == _last(table.metadata_location) for info in _listed(table)):
-            raise ConfigError(
-                f"the metadata of table {self.name} is not in its folder; none of it was deleted, "
-                "look at the catalog's warehouse setting"
-            )
-        return tuple(_unknown(table, _METADATA, known, now_s - self.floor_s))
 
     def _delete(self, table: Table, files: Iterable[Orphan]) -> tuple[Orphan, ...]:
         """What was deleted. A file that cannot be is put off by itself: the others need not wait for it."""
@@ -536,46 +506,3 @@ def _fewest(table: Table) -> int:
             live = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
             files[manifest.partition_spec_id] = files.get(manifest.partition_spec_id, 0) + live
     return sum(-(-count // _FILES_A_MANIFEST) for count in files.values())
-
-
-def _last(path: str) -> str:
-    return path.rsplit("/", 1)[-1]
-
-
-def _listed(table: Table) -> Iterator[FileInfo]:
-    """The files of the table's metadata folder."""
-    found = listed(table.io, f"{table.location()}/metadata")
-    if found is None:
-        raise ConfigError(
-            f"files of table {'.'.join(table.name())} cannot be listed through {type(table.io).__name__}; "
-            "leave out the steps sweep and metadata"
-        )
-    yield from (info for info in found if info.mtime is not None)
-
-
-def _unknown(table: Table, ending: str, known: Collection[str], before_s: float) -> Iterator[Orphan]:
-    for info in _listed(table):
-        name, modified_s = _last(info.path), info.mtime.timestamp()
-        if name.endswith(ending) and name not in known and modified_s < before_s:
-            yield Orphan(f"metadata/{name}", int(info.size or 0), modified_s)
-
-
-def _stored_s(table: Table) -> float:
-    """When the storage says that the newest manifest list was written: its own now.
-
-    Raises LedgerBroken when it does not say.
-
-    Story: this machine's clock is three days ahead. By it each file is older than the floor, also one that a
-    run wrote a minute ago and is about to publish. The storage stamped that file and the refresh by one
-    clock, so the refresh tells its now.
-    """
-    head = table.current_snapshot()
-    name = _last(head.manifest_list) if head else ""
-    for info in _listed(table):
-        if _last(info.path) == name:
-            return float(info.mtime.timestamp())
-    raise LedgerBroken(
-        f"the manifest list of the newest snapshot of {'.'.join(table.name())} is not in its folder; "
-        "nothing was deleted",
-        cures=(commands.VERIFY,),
-    )

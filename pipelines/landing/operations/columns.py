@@ -23,7 +23,7 @@ from pyiceberg.types import NestedField
 
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Effect, Note
-from pipelines.landing.commit.operation import Planned
+from pipelines.landing.commit.planned import Planned
 from pipelines.landing.ledger.place import look_at
 from pipelines.landing.ledger.state import held_columns
 from pipelines.landing.ledger.values import Deed, Operation

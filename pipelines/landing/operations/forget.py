@@ -28,7 +28,7 @@ from pyiceberg.types import NestedField
 
 from pipelines.landing.barring import BARS_MAX, Bar
 from pipelines.landing.commit import authored
-from pipelines.landing.commit.operation import Planned
+from pipelines.landing.commit.planned import Planned
 from pipelines.landing.contents import slices
 from pipelines.landing.contents.cells import Cells, Edges, IdentityReader, cells_in, edges
 from pipelines.landing.contents.holdings import Asking

@@ -30,7 +30,7 @@ from pyiceberg.table import FileScanTask
 
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Effect, Note
-from pipelines.landing.commit.operation import Planned
+from pipelines.landing.commit.planned import Planned
 from pipelines.landing.contents import slices
 from pipelines.landing.contents.cells import Cells, partition_hour, totals
 from pipelines.landing.contents.slices import Slice

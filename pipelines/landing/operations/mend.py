@@ -34,7 +34,7 @@ from pyiceberg.table import FileScanTask, Table
 from pipelines.landing.barring import Barring
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Effect
-from pipelines.landing.commit.operation import Planned, Tools
+from pipelines.landing.commit.planned import Planned, Tools
 from pipelines.landing.contents import cells, kept, rest, rewrite, slices
 from pipelines.landing.contents.spread import Spread, unless_wrong
 from pipelines.landing.hours import hours_text

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Effect
-from pipelines.landing.commit.operation import Planned
+from pipelines.landing.commit.planned import Planned
 from pipelines.landing.ledger.place import Place, look
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore

@@ -26,7 +26,7 @@ from typing import Any
 
 from pipelines.landing.commit import authored, publish
 from pipelines.landing.commit.effect import Effect, Note
-from pipelines.landing.commit.operation import Planned
+from pipelines.landing.commit.planned import Planned
 from pipelines.landing.contents.fresh_starts import At, Floors, starts_of
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.place import Trust, look

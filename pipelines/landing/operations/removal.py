@@ -27,7 +27,7 @@ from pyiceberg.table import FileScanTask, Table
 from pipelines.landing.barring import Bar
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Effect, Note
-from pipelines.landing.commit.operation import Planned, Tools
+from pipelines.landing.commit.planned import Planned, Tools
 from pipelines.landing.contents import rewrite, slices
 from pipelines.landing.contents.cells import shown
 from pipelines.landing.contents.holdings import Asking

@@ -32,7 +32,7 @@ from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Effect, Note
-from pipelines.landing.commit.operation import Planned
+from pipelines.landing.commit.planned import Planned
 from pipelines.landing.contents import choice, strays
 from pipelines.landing.contents.cells import Tally, partition_origin
 from pipelines.landing.contents.explained import Compared, compare, known_of, unlike

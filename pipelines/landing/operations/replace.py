@@ -39,7 +39,7 @@ from pyiceberg.table import Table
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Note
 from pipelines.landing.commit.freshness import Freshness
-from pipelines.landing.commit.operation import Planned, Tools, execute
+from pipelines.landing.commit.planned import Planned, Tools, execute
 from pipelines.landing.contents import slices
 from pipelines.landing.contents.holdings import Asking, Holdings
 from pipelines.landing.contents.slices import RowsElsewhere

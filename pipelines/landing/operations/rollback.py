@@ -30,7 +30,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Effect, Note
-from pipelines.landing.commit.operation import Planned
+from pipelines.landing.commit.planned import Planned
 from pipelines.landing.contents import sameness
 from pipelines.landing.contents.cells import cells_of
 from pipelines.landing.hours import hour_text, moment_text

@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any, Literal
 
 from pipelines.landing.commit.effect import Effect, Note, Row
-from pipelines.landing.commit.operation import Planned
+from pipelines.landing.commit.planned import Planned
 from pipelines.landing.contents.holdings import Asking
 from pipelines.landing.coordinators import coordinator_of, holders
 from pipelines.landing.hours import hours_text, moment_text

@@ -19,7 +19,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from pipelines.landing.commit import authored
-from pipelines.landing.commit.operation import Planned
+from pipelines.landing.commit.planned import Planned
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.place import Place, look

@@ -29,7 +29,7 @@ from functools import cached_property
 from pyiceberg.table import Table
 
 from pipelines.landing.commit import authored, publish
-from pipelines.landing.commit.operation import Planned
+from pipelines.landing.commit.planned import Planned
 from pipelines.landing.contents.cells import Tally
 from pipelines.landing.contents.explained import Compared, compare, unlike
 from pipelines.landing.contents.fresh_starts import At, Floors, Newest, starts_of

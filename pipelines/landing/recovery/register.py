@@ -22,9 +22,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import BadRequestError, RESTError, TableAlreadyExistsError
 from pyiceberg.table import Table
 
+from pipelines.landing.commit.after_commit import commits
 from pipelines.landing.commit.effect import Effect, Note
-from pipelines.landing.commit.operation import Decision, Finished, Tools
-from pipelines.landing.commit.standing import commits
+from pipelines.landing.commit.planned import Decision, Finished, Tools
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.start import check_beside, check_origin, published_cursors

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
+from pipelines.landing.commit.after_commit import commits
 from pipelines.landing.commit.effect import Effect, Note
-from pipelines.landing.commit.operation import Decision, Finished, Tools
-from pipelines.landing.commit.standing import commits
+from pipelines.landing.commit.planned import Decision, Finished, Tools
 from pipelines.landing.ledger.start import moved
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.recovery.candidates import catalog_changed, entry_of, loaded

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from pyiceberg.table import Table
-
 from pipelines.landing import json_log
 from pipelines.landing.commit import publish
 from pipelines.landing.commit.freshness import Freshness, landing_timeout_s
+from pipelines.landing.commit.lost_answer import loaded_again
 from pipelines.landing.ledger.epochs import RUN_CHARS, Fenced
 from pipelines.landing.ledger.left import weights_of
 from pipelines.landing.ledger.mirror import Mirrored, mirrored
@@ -71,10 +70,8 @@ from sls_io.values.deadline import Deadline
 from sls_io.values.errors import (
     ConfigError,
     InvariantBroken,
-    LandingUnknown,
     LedgerBroken,
     ServiceError,
-    SlsError,
 )
 from sls_io.values.window import Cursor
 from sls_io.wire.client import Origin, SlsClient
@@ -465,7 +462,13 @@ class Run:
         whether this run may go on, whether somebody else changed the table, and whether there is time."""
         before = self._attempt.base
         self._refusals.back_off(len(effect.tries))
-        table = self._load_again(before.uuid)
+        table = loaded_again(
+            self.lake,
+            self.logstore.table,
+            before.uuid,
+            clock=self.clock,
+            seconds_max=self._reload_deadline_s,
+        )
         landed = landed_snapshot(table, effect.tries)
         attempt = self._attempt_begun = self._attempt.on(table, self.logstore)
         fenced = self._fencing.look(attempt.base, attempt.origin.id) if landed is None else None
@@ -481,33 +484,6 @@ class Run:
             claim_valid=self._holding.valid,
             fenced=self._told(fenced),
         )
-
-    def _load_again(self, table_uuid: str) -> Table:
-        """The table that is read must be the one that was written to, by its uuid: one that was made anew
-        under the name would say "not there" of every try."""
-        deadline_s = self.clock.monotonic() + self._reload_deadline_s
-        pause_s = 0.1
-        while True:
-            try:
-                table = self.lake.load(self.logstore.table, deadline_s=self._reload_deadline_s)
-            except LedgerBroken:
-                raise
-            except SlsError as error:
-                if self.clock.monotonic() + pause_s > deadline_s:
-                    raise LandingUnknown(
-                        f"the answer to a commit was lost and {self.logstore.table} cannot be read: {error}. "
-                        "Nothing was deleted; run again, the next run reads the table and knows"
-                    ) from error
-                self.clock.sleep(pause_s)
-                pause_s = min(5.0, pause_s * 2)
-                continue
-            if table is None or str(table.metadata.table_uuid) != table_uuid:
-                raise LedgerBroken(
-                    f"table {self.logstore.table} was dropped or replaced while a landing was on its way; "
-                    "whether the old one has it only its files say",
-                    cures=(commands.VERIFY,),
-                )
-            return table
 
     def _reconcile(self, _: protocol.Reconcile) -> protocol.Event:
         """Loaded anew: it is the landing under the tag that must add up, whoever made it. Of such a

@@ -14,7 +14,7 @@ import pytest
 from dbt.cli.main import dbtRunner
 from pyspark.sql.functions import lit
 
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.lake import Lake

@@ -14,7 +14,7 @@ from dbt.cli.main import dbtRunner
 from pyiceberg.expressions import And, EqualTo
 
 from pipelines.landing.commit import authored
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.ledger.values import Deed, Operation

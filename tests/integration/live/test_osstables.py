@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.landing.catalogs.upkeep import COMPACTION, EXPIRY
-from pipelines.landing.commit.operation import execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.ledger.state import facts
 from pipelines.landing.ledger.values import Forgotten
