@@ -91,6 +91,22 @@ def standing(logstore: Logstore, client: SlsClient, *, known_as: str = "") -> St
     )
 
 
+def leases_rehearsed(logstore: Logstore, client: SlsClient) -> str:
+    """What a claim reads and writes of leases, tried without a change where there are any. Raises as a claim
+    that the database refuses."""
+    from sls_io.coordination.database import Database
+    from sls_io.coordination.lease_store import SqlLeases
+
+    group = logstore.group
+    database = Database(_address(logstore), deadline_s=group.heartbeat_s)
+    with closing(SqlLeases(database, group=group.name, signature=client.origin().id)) as leases:
+        if not leases.there():
+            return "it answers; the first claim makes its tables"
+        leases.prepare()
+        leases.try_all()
+        return f"it answers, takes writes, and knows {len(leases.read().leases)} shards"
+
+
 def standing_if_there(logstore: Logstore, client: SlsClient, *, known_as: str = "") -> Standing:
     """The same; a group that is not there knows of no shard: the first run makes it."""
     try:

@@ -49,7 +49,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sls_io.checkpoints.store import CURSOR_MAX, Kept
 from sls_io.coordination.cells import MOMENT_MS_MAX, MOST, StrangeCell
 from sls_io.coordination.cells import rows as read_rows
-from sls_io.coordination.database import trouble_of
+from sls_io.values.database_codes import trouble_of
 from sls_io.values.errors import ConnectFailed, SlsError, StoreBroken, StoreError
 from sls_io.values.window import Cursor
 

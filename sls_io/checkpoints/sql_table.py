@@ -52,8 +52,9 @@ from sls_io.checkpoints.store import (
     thawed,
 )
 from sls_io.coordination.cells import unlike
-from sls_io.coordination.database import Database, trouble_of
+from sls_io.coordination.database import Database
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
+from sls_io.values.database_codes import trouble_of
 from sls_io.values.errors import ConfigError, ConnectFailed, SlsError, StoreBroken, StoreError
 from sls_io.values.window import Cursor
 

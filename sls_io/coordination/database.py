@@ -9,10 +9,9 @@ An address may have a password in it; what is said of a database never has.
 """
 
 import contextlib
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.engine import URL, Engine, make_url
@@ -20,6 +19,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, Program
 from sqlalchemy.pool import NullPool
 
 from sls_io.coordination.cells import tolerant
+from sls_io.values.database_codes import trouble_of
 from sls_io.values.deadline import NoAnswer, answered
 from sls_io.values.errors import ConfigError, ConnectFailed, SlsError, TransportTimeout, printable
 
@@ -89,6 +89,12 @@ class Database:
                     f"database {self.name} refuses: {self._said(error)}; look whether its tables are there, "
                     "and whether the user of the address may read and write them"
                 ) from error
+            if trouble_of(error) == "rights" and self.kind != "sqlite":
+                # No ConfigError: one that takes no writes for a moment has its standby put in its place.
+                raise ConnectFailed(
+                    f"database {self.name} refuses: {self._said(error)}; look whether the user of the "
+                    "address may read and write its tables, and whether it takes writes"
+                ) from error
             raise ConnectFailed(
                 f"database {self.name} cannot be asked: {self._said(error)}; look at it and at its address"
             ) from error
@@ -116,72 +122,6 @@ class Database:
         return printable(text.strip())
 
 
-Trouble = Literal["damaged", "locked", "full", "rights", "disk", "tables", "unknown"]
-"""`tables`: a statement of ours does not fit what is there: gone, renamed, of another type."""
-_SQLITE: dict[int, Trouble] = {
-    sqlite3.SQLITE_ERROR: "tables",
-    sqlite3.SQLITE_CORRUPT: "damaged",
-    sqlite3.SQLITE_NOTADB: "damaged",
-    sqlite3.SQLITE_BUSY: "locked",
-    sqlite3.SQLITE_LOCKED: "locked",
-    sqlite3.SQLITE_FULL: "full",
-    sqlite3.SQLITE_PERM: "rights",
-    sqlite3.SQLITE_AUTH: "rights",
-    sqlite3.SQLITE_READONLY: "rights",
-    sqlite3.SQLITE_CANTOPEN: "rights",
-    sqlite3.SQLITE_IOERR: "disk",
-}
-_POSTGRES: dict[str, Trouble] = {
-    "XX001": "damaged",
-    "XX002": "damaged",
-    "55P03": "locked",
-    "40P01": "locked",
-    "53100": "full",
-    "42501": "rights",
-    "25006": "rights",
-    "58030": "disk",
-    "42P01": "tables",
-    "42703": "tables",
-    "42804": "tables",
-    "42883": "tables",
-    "22001": "tables",
-    "22003": "tables",
-    "22P02": "tables",
-}
-_MYSQL: dict[int, Trouble] = {
-    1712: "damaged",
-    1877: "damaged",
-    1205: "locked",
-    1213: "locked",
-    1021: "full",
-    1114: "full",
-    1142: "rights",
-    1290: "rights",
-    1792: "rights",
-    1054: "tables",
-    1146: "tables",
-    1264: "tables",
-    1292: "tables",
-    1366: "tables",
-    1406: "tables",
-}
-
-
-def trouble_of(error: SQLAlchemyError) -> Trouble:
-    """What kind of trouble a database has, by the code that its driver gives; sentences change.
-
-    Worked example: SQLite says 1034, an fsync that failed: 1034 is 10 and four times 256. 10 is SQLITE_IOERR.
-    """
-    cause = error.orig if isinstance(error, DBAPIError) else None
-    if isinstance(cause, sqlite3.Error):
-        # The low byte is the kind, the rest its detail.
-        return _SQLITE.get((getattr(cause, "sqlite_errorcode", None) or 0) & 0xFF, "unknown")
-    if isinstance(state := getattr(cause, "pgcode", None), str):
-        return _POSTGRES.get(state, "unknown")
-    number = cause.args[0] if cause is not None and cause.args else None
-    return _MYSQL.get(number, "unknown") if isinstance(number, int) else "unknown"
-
-
 def there(url: URL) -> bool:
     """Whether connecting makes nothing: SQLite would make a file that is not there."""
     return url.get_backend_name() != "sqlite" or Path(url.database or "").exists()
@@ -206,8 +146,7 @@ def shown(url: URL) -> str:
 def parsed(address: str) -> URL:
     """The address as SQLAlchemy takes it, with our driver where it names none. Raises ConfigError.
 
-    An address with two @ is refused: which of them ends the password nobody can tell, and the part behind it
-    would be shown as the host.
+    An address with two @ is refused (`check_one_at`).
     """
     try:
         url = make_url(address)
@@ -220,13 +159,25 @@ def parsed(address: str) -> URL:
     if kind not in DRIVERS:
         known = ", ".join(DRIVERS)
         raise ConfigError(f"a database of the kind {printable(kind)!r} is not known: {known}")
-    if "@" in (url.host or ""):
-        raise ConfigError("the address of the database has more than one @: write the password's own as %40")
+    check_one_at(url, "the address of the database")
     if kind == "sqlite" and (url.database or ":memory:") == ":memory:":
         raise ConfigError("sqlite:// without a file is a database that no other process sees; name a file")
     if kind == "sqlite" and (url.database or "").startswith("file:"):
         raise ConfigError("the address names its file by file:, write the path alone: sqlite:///FILE")
     return url.set(drivername=DRIVERS[kind]) if url.drivername == kind else url
+
+
+def check_one_at(url: URL, what: str) -> None:
+    """Raises ConfigError where an address may have an @ in its password: which of two ends it nobody can
+    tell, and what is behind the first one would be shown as a host.
+
+    Worked example: `postgresql://lake:p@ss/w%rd@db/lake` has the host `ss` and the database `w%rd@db/lake`.
+    """
+    if url.get_backend_name() != "sqlite" and "@" in f"{url.host or ''}{url.database or ''}":
+        raise ConfigError(
+            f"{what} has more than one @: write what the password has of its own in percent: "
+            "@ as %40, / as %2F, : as %3A, # as %23, ? as %3F, % as %25"
+        )
 
 
 def _engine(url: URL, deadline_s: float, *, transactions: bool) -> Engine:

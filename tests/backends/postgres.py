@@ -65,6 +65,15 @@ class Postgres:
         self._kept.end()
 
 
+def only_read(address: str, *, on: bool = True) -> None:
+    """Whether new sessions of the database of this address only read, as behind a failover."""
+    engine = create_engine(address, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    with engine.connect() as connection:
+        connection.execute(text("SET default_transaction_read_only = off"))
+        name, how = engine.url.database, "on" if on else "off"
+        connection.execute(text(f'ALTER DATABASE "{name}" SET default_transaction_read_only = {how}'))
+
+
 def main() -> None:
     """Serve until the input ends."""
     with tempfile.TemporaryDirectory(prefix="sls-lake-postgres-", ignore_cleanup_errors=True) as made:

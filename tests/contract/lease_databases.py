@@ -8,6 +8,7 @@ from sqlalchemy import create_engine
 from sls_io.coordination.lease_tables import METADATA
 from tests import needs
 from tests.backends.places import Servers
+from tests.backends.postgres import only_read
 
 DATABASES = ("sqlite", "postgres", "mariadb")
 
@@ -26,6 +27,10 @@ class Databases:
         if kind == "postgres":
             return self.servers.postgres.new_database()
         return f"sqlite:///{self._folder}/leases-{next(self._numbers)}.db"
+
+    def only_read(self, address: str) -> None:
+        """From now on each new session of this database of PostgreSQL only reads."""
+        only_read(address)
 
     def drop_tables(self, address: str) -> None:
         """As somebody would who thought that nobody needs them."""

@@ -399,6 +399,7 @@ def test_a_wrong_password_is_said_without_it(kind: str, databases: Databases) ->
         ("leases", "is none: write KIND"),
         ("postgresql://me:secret@host:port/db", "is none: write KIND"),
         ("postgresql://me:a@secret@host/db", "more than one @"),
+        ("postgresql://me:a@s/secret@host/db", "more than one @.* / as %2F"),
         ("oracle://me:secret@host/db", "'oracle' is not known: sqlite, postgresql, mysql, mariadb"),
         ("sqlite://", "name a file"),
         ("mysql+nodriver://me:secret@host/db", "mysql.nodriver is not installed here"),
@@ -408,6 +409,28 @@ def test_an_address_that_is_none_is_said_without_its_password(address: str, said
     with pytest.raises(ConfigError, match=said) as caught:
         Database(address, deadline_s=1)
     assert "secret" not in str(caught.value)
+
+
+@every
+def test_all_that_a_claim_writes_is_tried_without_a_row(kind: str, databases: Databases) -> None:
+    leases = SqlLeases(Database(databases.new(kind), deadline_s=30), group="g", signature="s")
+    leases.prepare()
+    leases.add([0, 1])
+    leases.join("me", 5)
+    before = leases.read()
+    leases.try_all()
+    assert leases.read() == before and len(before.leases) == 2
+
+
+def test_a_database_that_takes_no_writes_is_told_when_a_claim_is_tried(databases: Databases) -> None:
+    address = databases.new("postgres")
+    with contextlib.closing(SqlLeases(Database(address, deadline_s=30), group="g", signature="s")) as leases:
+        leases.prepare()
+    databases.only_read(address)
+    with contextlib.closing(SqlLeases(Database(address, deadline_s=30), group="g", signature="s")) as leases:
+        assert not leases.read().leases
+        with pytest.raises(ConnectFailed, match=r"refuses: .*may read and write its tables, and whether it"):
+            leases.try_all()
 
 
 def test_a_server_that_is_not_there_is_said_with_its_place() -> None:

@@ -473,8 +473,11 @@ def test_data_without_metadata_says_that_there_was_a_table(landed: World, comman
 def test_a_new_logstore_in_a_warehouse_whose_catalog_is_gone_is_refused(landed: World) -> None:
     empty_catalog(landed)
     other = landed.changed(table="bronze.others", group={**landed.logstore.group.model_dump(), "name": "x"})
-    with pytest.raises(LedgerBroken, match=f"knows no table there.*{landed.logstore.name}"):
+    with pytest.raises(
+        LedgerBroken, match=f"may have been.*knows no table there.*{landed.logstore.name}"
+    ) as told:
         landed.run(logstore=other).land()
+    assert "a folder of its own" in str(told.value.cures)
 
 
 def test_the_sweep_deletes_nothing_in_a_folder_that_holds_another_tables_metadata(

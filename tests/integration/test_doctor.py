@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
@@ -144,6 +145,16 @@ def _no_catalog(world: World, patch: pytest.MonkeyPatch, folder: Path) -> None:
     patch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"postgresql+psycopg2://u:{CANARY}@127.0.0.1:9/lake")
 
 
+def _plain_password(world: World, patch: pytest.MonkeyPatch, folder: Path) -> None:
+    patch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"postgresql+psycopg2://u:p@{CANARY}/w%rd@127.0.0.1:9/lake")
+
+
+def _foreign_table(world: World, patch: pytest.MonkeyPatch, folder: Path) -> None:
+    catalog = world.lake.catalog()
+    catalog.create_namespace("bronze")
+    catalog.create_table(world.logstore.table, pa.schema({"id": pa.int64()})).append(pa.table({"id": [1, 2]}))
+
+
 def _no_storage(world: World, patch: pytest.MonkeyPatch, folder: Path) -> None:
     patch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", "file:///proc/warehouse")
 
@@ -197,6 +208,8 @@ BROKEN: list[tuple[Break, str, str, str]] = [
     (_raised_quota, "quota", "note", "the settings ask 20 MB/s"),
     (_no_leases, "leases", "wrong", "cannot be asked"),
     (_no_catalog, "catalog", "wrong", "cannot be reached"),
+    (_plain_password, "catalog", "wrong", "more than one @"),
+    (_foreign_table, "table", "wrong", "__origin__"),
     (_no_storage, "scratch", "wrong", "/proc/warehouse"),
     (_careless, "stale", "wrong", "not so any more"),
     (_no_spark, "spark", "wrong", "127.0.0.1:9"),

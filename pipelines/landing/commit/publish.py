@@ -4,8 +4,8 @@
     required: table uuid, main at the state's head, tag at its snapshot, schema id, spec id
 
 `build` writes manifests (files nobody sees) and returns updates and requirements; `send` is a single
-shot under a deadline. Any answer but "accepted" means unknown: the caller reloads the table (`lost_answer.py`).
-Checkpoints are published after it, by `run/holding.py`.
+shot under a deadline. Any answer but "accepted" means unknown: the caller reloads the table
+(`lost_answer.py`). Checkpoints are published after it, by `run/holding.py`.
 
 PyIceberg's public transaction is not used: it de-duplicates requirements by type, so the second
 AssertRefSnapshotId would be dropped in silence, and its retry loses the tag. `_commit` of a snapshot

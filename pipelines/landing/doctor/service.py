@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from pipelines.landing.coordinators import check_unheld, standing
+from pipelines.landing.coordinators import check_unheld, leases_rehearsed
 from pipelines.landing.doctor.trial import Came, Grade, Question
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import Contract
@@ -75,7 +75,7 @@ def of_service(logstore: Logstore, client: Callable[[], SlsClient], clock: Clock
         yield Question("named", "the shards of the settings", lambda: _named(logstore, client(), shards()))
         return
     if logstore.coordinator.leases:
-        yield Question("leases", "the database of leases", lambda: _leases(logstore, client()))
+        yield Question("leases", "the database of leases", lambda: leases_rehearsed(logstore, client()))
         return
     yield Question("group", "ListConsumerGroup", lambda: _group(logstore, client()))
     yield Question("heartbeat", f"a heartbeat in a new group {_PROBE}-...", lambda: _heartbeat(client()))
@@ -211,11 +211,6 @@ def _named(logstore: Logstore, client: SlsClient, shards: Sequence[Shard]) -> Ca
         change = Do("take them out of `shards`, unless the table has landed of them")
         return Came(f"{text}; {', '.join(strange)} is not listed", Grade.NOTE, (change,))
     return f"{text}; nobody holds them in group {logstore.group.name}"
-
-
-def _leases(logstore: Logstore, client: SlsClient) -> str:
-    known = standing(logstore, client).checkpoints
-    return f"it answers, and knows {len(known)} shards"
 
 
 def _group(logstore: Logstore, client: SlsClient) -> Came | str:

@@ -12,6 +12,7 @@ well compare the first of these and ignore the rest. Neither answer is believed.
 is loaded again, and what counts is whether the snapshot is in it, as behind a landing whose answer was lost.
 """
 
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,7 +24,8 @@ from pyiceberg.table import Table
 from pipelines.landing.commit import publish
 from pipelines.landing.doctor.trial import Came, Grade, Question
 from pipelines.landing.ledger.fence import merge
-from pipelines.landing.ledger.state import facts
+from pipelines.landing.ledger.reading import is_here
+from pipelines.landing.ledger.state import facts, read_state
 from pipelines.landing.ledger.values import Delta
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.contract import Contract
@@ -38,6 +40,7 @@ from sls_io.values.errors import ConfigError
 from sls_io.values.window import Cursor
 
 _PROBE = "sls_lake_doctor"
+_RAW_A_BYTE = 9
 _BYTES = b"written by a look of sls-lake at its storage"
 _EXPIRES = ("history.expire.max-snapshot-age-ms", "history.expire.min-snapshots-to-keep")
 """Table properties by which engines and catalogs expire snapshots on their own."""
@@ -81,10 +84,11 @@ class Scratch:
 
     def own(self) -> Came | str:
         """The logstore's own table; a note where others may expire its snapshots, wrong where the catalog
-        does."""
+        does. Raises as a landing does that cannot go on from it."""
         table = self._lake.load(self._logstore.table)
         if table is None:
             return "not there yet: the first landing makes it"
+        read_state(table)
         if does := self._by_itself(table):
             return does
         set_ = [f"{name}={table.properties[name]}" for name in _EXPIRES if name in table.properties]
@@ -140,7 +144,21 @@ class Scratch:
             return Came("put, got and deleted; this storage cannot be listed", Grade.NOTE, (change,))
         if not any(info.path.endswith(_PROBE) for info in found):
             raise ConfigError("the folder's list lacks the file that was just written: it lags behind")
-        return "all four"
+        return self._room(f"{table.location()}/metadata") if is_here(table) else "all four"
+
+    def _room(self, folder: str) -> Came | str:
+        """Files of nine times as many raw bytes are what `docs/sizing.md` has measured of access logs."""
+        free = shutil.disk_usage(folder.removeprefix("file://")).free
+        most = self._logstore.budget.bytes_max / _RAW_A_BYTE
+        said = f"all four; {free / 1e9:.2f} GB are free"
+        if free >= most:
+            return said
+        change = Do("make room; a landing that finds none ends without a row, and nothing is lost")
+        return Came(
+            f"{said}, and a run that reads all of `budget.bytes_max` writes about {most / 1e9:.2f}",
+            Grade.NOTE,
+            (change,),
+        )
 
     def committed(self) -> str:
         """The first commit. Raises ConfigError where the table does not have it. The stale one is built here,
@@ -149,8 +167,10 @@ class Scratch:
         refusal = publish.send(self._lake.catalog(), self._known, first, deadline_s=ANSWER_S)
         self._table = table = self._lake.load(self.name)
         if table is None or table.snapshot_by_id(first.snapshot_id) is None:
+            why = refusal.why if refusal else None
             raise ConfigError(
-                f"the commit is not in the table: {refusal or 'and the catalog said that it is'}"
+                f"the commit is not in the table: {refusal or 'and the catalog said that it is'}",
+                cures=(Do(why.cure),) if why else (),
             )
         return f"taken: {len(first.requirements)} requirements, snapshot {first.snapshot_id}"
 

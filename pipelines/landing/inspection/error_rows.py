@@ -13,7 +13,7 @@ from itertools import islice
 from pyiceberg.expressions import And, BooleanExpression, In, NotNull
 from pyiceberg.table import Table
 
-from pipelines.landing.ledger.reading import batches_of, tasks_of
+from pipelines.landing.ledger.reading import batches_of, entries_where, tasks_of
 from pipelines.landing.ledger.state import origins_named, read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.bounded_scan import BoundedScan
@@ -79,7 +79,7 @@ def error_rows(logstore: Logstore, lake: Lake) -> ErrorRows:
     table = lake.load(logstore.table)
     if table is None or table.current_snapshot() is None:
         return ErrorRows({})
-    state = read_state(table)
+    state = read_state(table, newest=False)
     origins = origins_named(state, logstore.service.project, logstore.service.logstore)
     shards = [entry for name in origins for entry in state.ledger(name).shards.values()]
     newest = max((entry.reached_s // HOUR_S for entry in shards), default=0)
@@ -109,13 +109,17 @@ def by_hour(table: Table, origins: Collection[str], first: int, stop: int) -> di
     found: dict[int, HourErrors] = {}
     if not origins:
         return found
-    for task in tasks_of(table, table.scan(row_filter=_of(origins, hours))):
-        (place, owner), partition = places[task.file.spec_id], task.file.partition
-        nulls = (task.file.null_value_counts or {}).get(field)
+    for entry in entries_where(table, _of(origins, hours)):
+        file = entry.data_file
+        (place, owner), partition = places[file.spec_id], file.partition
+        nulls = (file.null_value_counts or {}).get(field)
         # A file of a partitioning by hand may hold rows of others, too: it does not say whose errors.
         if place is None or owner is None or nulls is None or partition[owner] not in origins:
             continue
-        hour, rows = int(partition[place]), task.file.record_count
+        # A manifest may list other hours beside those that are asked for, and files of nobody's.
+        if (hour := partition[place]) not in hours:
+            continue
+        rows = file.record_count
         # `__error__` is null where a row is whole: of 1,000 rows with 996 nulls 4 have an error.
         before = found.get(hour, HourErrors())
         found[hour] = HourErrors(before.rows + rows, before.errors + rows - nulls)

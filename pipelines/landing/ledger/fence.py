@@ -2,8 +2,8 @@
 
 No window may overlap what has landed, each live window begins at its shard's frontier, and parents are
 closed before children. `merge` is computed against the exact table state that the commit then requires:
-the catalog refuses it on any other (`fence` in `commit/publish.py`). What fences an older or an aborted run is
-in `epochs.py`.
+the catalog refuses it on any other (`fence` in `commit/publish.py`). What fences an older or an aborted run
+is in `epochs.py`.
 """
 
 from collections.abc import Iterable, Mapping

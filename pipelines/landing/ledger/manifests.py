@@ -9,7 +9,7 @@ each five minutes from four shards is 288 manifests and 1,152 files in 24 partit
 import json
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Self, TypeVar
 
 from pyiceberg.avro.decoder import new_decoder
@@ -35,7 +35,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.schema import Schema
 from pyiceberg.table import ManifestGroupPlanner
-from pyiceberg.typedef import Record, StructProtocol
+from pyiceberg.typedef import KeyDefaultDict, Record, StructProtocol
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 _SCHEMAS_MAX = 64
@@ -103,6 +103,14 @@ def _reader(schema: str, kind: _Kind) -> Reader:
 
 class Planner(ManifestGroupPlanner):
     """The files of a scan, each with what is left of the filter there."""
+
+    def may_have(self, manifest: ManifestFile) -> bool:
+        """Whether a row of its files may be wanted, as far as the bounds of their partitions say."""
+        return self._may_have[manifest.partition_spec_id](manifest)
+
+    @cached_property
+    def _may_have(self) -> KeyDefaultDict[int, Callable[[ManifestFile], bool]]:
+        return KeyDefaultDict(self._build_manifest_evaluator)
 
     def _build_residual_evaluator(self, spec_id: int) -> Callable[[DataFile], ResidualEvaluator]:
         spec, schema = self.table_metadata.specs()[spec_id], self.table_metadata.schema()

@@ -1,4 +1,4 @@
-"""Which snapshots leave the metadata: of many the old ones; and what left with them. `maintain.py` commits it."""
+"""Which snapshots leave the metadata: of many the old ones; what left with them. `maintain.py` commits it."""
 
 from collections.abc import Collection, Mapping
 from itertools import islice

@@ -66,10 +66,12 @@ class Former:
     """A table that is not in the catalog and was: what says so, a phrase each.
 
     registrable  some of it is metadata with snapshots, which can be registered again
+    of_others    nothing lies where the table would; tables lie beside it of which the catalog knows none
     """
 
     found: tuple[str, ...]
     registrable: bool
+    of_others: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def look_for(catalog: Catalog, table: str, metadata_location: str = "") -> Forme
     folders = _folders(place.io, _parent(place.location)) if place else None
     if place is None or folders is None:
         return None
-    found, registrable = list[str](), False
+    found, registrable, others = list[str](), False, list[str]()
     locations = beside(place, folders)
     own = _parent(_parent(metadata_location)) if metadata_location else place.location
     for location in [*locations, *({own} - set(locations))]:
@@ -103,7 +105,7 @@ def look_for(catalog: Catalog, table: str, metadata_location: str = "") -> Forme
     if not found and (others := _others(catalog, table, place, folders)):
         shown = ", ".join(others[:_NAMED_MAX])
         found.append(f"the catalog knows no table there, and {_parent(place.location)} holds {shown}")
-    return Former(tuple(found), registrable) if found else None
+    return Former(tuple(found), registrable, bool(others)) if found else None
 
 
 def gone_with(io: FileIO, metadata_location: str, warehouse: str) -> str:

@@ -38,6 +38,7 @@ from pipelines.landing.table.sql_catalog import (
     BUSY_TIMEOUT_S,
     SharingSqlCatalog,
     UnreadableMetadata,
+    check_address,
     prepare_sqlite,
     repoint,
     spoilt_by,
@@ -148,12 +149,15 @@ class Lake:
         path = self.sqlite_path
         if path is not None:
             return f"SQLite file {path}"
-        uri = urlsplit(self.properties.get("uri", ""))
+        address = self.properties.get("uri", "")
+        uri = urlsplit(address)
         what = "PostgreSQL" if uri.scheme.startswith("postgresql") else f"{self.kind or 'configured'} catalog"
         try:
             where = uri.hostname, uri.port
         except ValueError:
             return what
+        if address.count("@") > 1:
+            return what  # what looks like a host may be the end of a password
         return f"{what} at {where[0]}{f':{where[1]}' if where[1] else ''}" if where[0] else what
 
     def answered(self, call: Callable[[], Answer], *, deadline_s: float = ANSWER_S) -> Answer:
@@ -347,9 +351,15 @@ def lost(lake: Lake, table: str, former: Former) -> LedgerBroken:
         if former.registrable
         else commands.REGISTER.plus("--metadata", "FILE", does=elsewhere)
     )
+    told = f"table {table} is not in the catalog ({lake.place}), but there"
+    if former.of_others:
+        new = Do("where the catalog is new: give it a folder of its own, PYICEBERG_CATALOG__LAKE__WAREHOUSE")
+        return LedgerBroken(
+            f"{told} may have been one: {'; '.join(former.found)}. Nothing was landed",
+            cures=(Do("restore the catalog"), new, back, commands.START_OVER),
+        )
     return LedgerBroken(
-        f"table {table} is not in the catalog ({lake.place}), but there was one: {'; '.join(former.found)}. "
-        "Nothing was landed",
+        f"{told} was one: {'; '.join(former.found)}. Nothing was landed",
         cures=(Do("restore the catalog"), back, commands.START_OVER),
     )
 
@@ -453,6 +463,8 @@ def _open(properties: _Properties) -> Catalog:
     keys_of(lake.properties)
     if lake.sqlite_path is not None:
         prepare_sqlite(lake.sqlite_path)
+    elif lake.kind == "sql":
+        check_address(lake.properties.get("uri", ""))
     defaults = {"pool_pre_ping": "true"} if lake.kind == "sql" and lake.sqlite_path is None else {}
     settings = {**defaults, **lake.properties}
     opened = _client(lake.kind, settings)

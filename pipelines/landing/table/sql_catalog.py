@@ -8,6 +8,7 @@ a copy may share them. At 200 snapshots both together were a third of a publish.
 
 import sqlite3
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from threading import local
 from typing import Any, Self, TypeVar
@@ -19,13 +20,16 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
-from sqlalchemy import ColumnElement, event, or_, select, update
+from sqlalchemy import ColumnElement, event, make_url, or_, select, update
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import Session
 
 from pipelines.landing.table import commands
-from pipelines.landing.table.trouble import HELD, kind_of, not_taken
+from pipelines.landing.table.trouble import HELD, not_taken
+from sls_io.coordination.database import check_one_at
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.cures import Do
+from sls_io.values.database_codes import kind_of
 from sls_io.values.deadline import current
 from sls_io.values.errors import ConfigError, printable
 
@@ -149,6 +153,12 @@ def busy_s(longest_s: float) -> float:
     done. Had it been waited for 10, the call would be left behind, and nobody would know.
     """
     return min(longest_s, _BUSY_PART * current().left_s)
+
+
+def check_address(uri: str) -> None:
+    """Raises ConfigError for an address of a server whose password is not as an address has it."""
+    with suppress(ArgumentError, ValueError):  # no address at all: who opens it says so
+        check_one_at(make_url(uri), "PYICEBERG_CATALOG__LAKE__URI")
 
 
 def wait_no_longer(catalog: SqlCatalog) -> None:

@@ -13,8 +13,10 @@ import errno
 import os
 import re
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sls_io.values.database_codes import Trouble, kind_of, trouble_of
 from sls_io.values.errors import printable
 
 _AWS_ERROR = re.compile(
@@ -61,21 +63,38 @@ _NOT_TAKEN = {
     sqlite3.SQLITE_LOCKED: HELD,
 }
 """Codes of SQLite that say why nothing was read or written."""
+_BY_A_SERVER: Mapping[Trouble, NotTaken] = {
+    "full": NotTaken("its disk is full"),
+    "disk": NotTaken("its disk failed"),
+    "damaged": NotTaken("it says that it is damaged", "restore it from a copy, and run it again"),
+    "rights": NotTaken(
+        "the user of its address may not do that, or it takes no writes",
+        "give that user the right to read and write the tables iceberg_tables and "
+        "iceberg_namespace_properties, or let the database take writes, and run it again",
+    ),
+    "tables": NotTaken(
+        "its tables iceberg_tables and iceberg_namespace_properties are not those of an Iceberg catalog: "
+        "another program has the names, or somebody altered or dropped them",
+        "give the catalog a database or a schema of its own, or put them right, and run it again",
+    ),
+    "locked": NotTaken(
+        "somebody else holds a lock in it", "look at its list of sessions, and run it again", passes=True
+    ),
+}
+"""Of a catalog in PostgreSQL or another server."""
 
 
 def not_taken(error: BaseException) -> NotTaken | None:
-    """Why a catalog or a disk took nothing, by the code that SQLite or the system gave; None if by none."""
-    cause = getattr(error, "orig", None) or error
+    """Why a catalog or a disk took nothing, by the code that a database or the system gave, else None."""
+    driver = getattr(error, "orig", None)
+    cause = driver or error
     if isinstance(cause, sqlite3.Error):
         return _NOT_TAKEN.get(kind_of(cause))
+    if driver is not None:
+        return _BY_A_SERVER.get(trouble_of(error))
     if isinstance(cause, OSError) and cause.errno in _DISK:
         return NotTaken(os.strerror(cause.errno).lower())
     return None
-
-
-def kind_of(error: sqlite3.Error) -> int:
-    """The kind of SQLite's code: the low byte, the others say more of it."""
-    return int(getattr(error, "sqlite_errorcode", 0) & 0xFF)
 
 
 def is_storage(error: BaseException) -> bool:

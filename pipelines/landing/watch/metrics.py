@@ -298,7 +298,21 @@ def alert_rules() -> dict[str, Any]:
             "description": "The exporter runs and does not come to an end of its look: read its log.",
         },
     }
-    return {"groups": [{"name": "sls-lake", "rules": [*rules, stale]}]}
+    looked = "sls_lake_look_timestamp_seconds"
+    gone = {
+        "alert": "SlsLakeNobodyTells",
+        # Each expression of the others is empty, and silent, once there is no series of the logstore.
+        "expr": f"({looked} offset 1h unless on (logstore) {looked}) or absent({looked})",
+        "for": "10m",
+        "labels": {"severity": "critical"},
+        "annotations": {
+            "summary": "The exporter tells nothing of {{ or $labels.logstore `any logstore` }}",
+            "description": "It has ended, its machine is away, or Prometheus does not reach it: no other "
+            "alert of sls-lake can fire until it is back. Of a logstore that was taken away this is said for "
+            "an hour.",
+        },
+    }
+    return {"groups": [{"name": "sls-lake", "rules": [*rules, stale, gone]}]}
 
 
 def _rule(kind: Kind, about: str, level: Level) -> dict[str, Any]:

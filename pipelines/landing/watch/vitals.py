@@ -124,8 +124,8 @@ def _problems(logstore: Logstore, lake: Lake) -> tuple[str, ...]:
     table = lake.load(logstore.table)
     if table is None:
         return ()
-    check_newest(table)
-    read_state(table)
+    check_newest(table)  # before a ledger of an older state is called damaged
+    read_state(table, newest=False)
     return tuple(reconcile(table))
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from sqlalchemy import create_engine, text
 
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import ConfigError, LandingUnknown, SlsError, TransportError
 from tests.backends import s3
 from tests.backends.places import Place, Servers, made
+from tests.backends.postgres import only_read
 from tests.worlds.beside_servers import proved, world
 from tests.worlds.one_logstore import World
 from tests.worlds.two_runs import At
@@ -55,6 +57,37 @@ def test_a_wrong_password_names_the_database_and_the_setting(
     assert f"PostgreSQL at 127.0.0.1:{servers.postgres.port}" in said
     assert "password authentication failed" in said and "PYICEBERG_CATALOG__LAKE__" in said
     assert "hunter2" not in said and servers.postgres.password not in said
+
+
+def test_a_database_that_takes_no_writes_is_told_after_a_few_tries(
+    world: World, place: Place, servers: Servers
+) -> None:
+    """It would be behind a failover, or where the user lacks the right. By the database's code: no sentence
+    of it is shown."""
+    uri = place.lake.properties["uri"]
+    only_read(uri)
+    try:
+        said = refused(world, elsewhere(place.lake, pool_recycle="1000"), TransportError)
+    finally:
+        only_read(uri, on=False)
+    assert "3 tries were refused (InternalError: the user of its address may not do that" in said
+    assert "Give that user the right to read and write the tables iceberg_tables" in said
+    assert world.land().rows == 40
+    proved(world, servers)
+
+
+def test_a_database_of_another_program_is_not_called_unreachable(
+    world: World, place: Place, servers: Servers
+) -> None:
+    uri = servers.postgres.new_database()
+    engine = create_engine(uri)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE iceberg_tables (id int)"))
+    engine.dispose()
+
+    said = refused(world, elsewhere(place.lake, uri=uri))
+
+    assert "cannot be used: its tables iceberg_tables and" in said and "of its own" in said
 
 
 @pytest.mark.fault("4a.2.catalog_down")
