@@ -46,6 +46,7 @@ from pipelines.landing.contents.choice import Leaf
 from pipelines.landing.ledger.reading import (
     Misread,
     Unreadable,
+    asked_of_files,
     entries_of,
     manifests_of,
     reading,
@@ -58,7 +59,6 @@ from pipelines.landing.table.data_files import data_file, metrics_in
 from pipelines.landing.table.former import listed
 from sls_io.values.claim import Ledger
 from sls_io.values.errors import ConfigError
-from sls_io.values.side_by_side import answers
 
 _COLUMNS = ("__origin__", *IDENTITY)
 _ENDING = ".parquet"
@@ -98,11 +98,11 @@ def known(table: Table, unreadable: Collection[str]) -> Known:
     seen: dict[str, dict[str, DataFile] | None] = dict.fromkeys(unreadable)
     lists: dict[int, set[str] | None] = {}
     snapshots, unseen = table.metadata.snapshots, dict[str, ManifestFile]()
-    for snapshot, manifests in answers(partial(_manifests, table), snapshots):
+    for snapshot, manifests in asked_of_files(table, partial(_manifests, table), snapshots):
         listed_here = {m.manifest_path: m for m in manifests or ()}
         lists[snapshot.snapshot_id] = None if manifests is None else {*listed_here}
         unseen |= {path: each for path, each in listed_here.items() if path not in seen}
-    seen |= answers(lambda path: _entries(table, unseen[path]), unseen)
+    seen |= asked_of_files(table, lambda path: _entries(table, unseen[path]), unseen)
     entries = {path: file for files in seen.values() for path, file in (files or {}).items()}
     main = [lists[snapshot.snapshot_id] for snapshot in reversed(list(ancestry(table)))]
     return Known(entries, frozenset(_left(main, seen)))

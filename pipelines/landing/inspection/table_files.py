@@ -16,14 +16,13 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 
 from pipelines.landing.contents.cells import origin_and_hour
-from pipelines.landing.ledger.reading import entries_in, manifests_of
+from pipelines.landing.ledger.reading import asked_of_files, entries_in, manifests_of
 from pipelines.landing.ledger.state import facts, origins_named
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import commands
 from pipelines.landing.table.former import listed
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import ConfigError
-from sls_io.values.side_by_side import side_by_side
 
 _STAGED = re.compile(
     r"(?P<origin>[^/]+)/(?P<hour>[0-9]+)/[0-9a-f]{16}-(?P<run>[0-9a-f]{8})-[0-9a-f]{8}\.parquet"
@@ -145,8 +144,8 @@ def needed_by(table: Table) -> frozenset[str]:
     Raises as `reading.py` does.
     """
     metadata = table.metadata
-    lists = side_by_side(partial(manifests_of, table), metadata.snapshots)
-    manifests = {manifest.manifest_path: manifest for listed in lists for manifest in listed}
+    lists = asked_of_files(table, partial(manifests_of, table), metadata.snapshots)
+    manifests = {manifest.manifest_path: manifest for _, listed in lists for manifest in listed}
     return frozenset(
         (
             table.metadata_location,
