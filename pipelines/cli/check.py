@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from pipelines.cli.logstores import defs_of, project_root
 from pipelines.cli.output import Output, verb
-from pipelines.landing.projects import names_of_all, written
+from pipelines.landing.projects import examples, names_of_all, written
 from pipelines.landing.table.home import defs_files, project_files, single_files
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError, printable
@@ -43,6 +43,10 @@ def check(output: Output, *, path: Path | None) -> None:
         read = _read(place, attributes, names)
         found.append(asdict(read))
         _show(output, read)
+    for place, attributes in examples(files):
+        if (read := _read(place, attributes, {})).wrong:
+            found.append(asdict(read))
+            _show(output, read)
     strange = list(_strangers(defs, {*single_files(files), *project_files(files)}))
     for wrong in strange:
         output.say(f"[red]wrong[/]: {escape(wrong)}")

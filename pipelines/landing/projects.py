@@ -7,6 +7,7 @@ location would not load any more is not kept: whoever may make a logstore must n
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from sls_io.values.side_by_side import answers
 from sls_io.values.window import HOUR_S
 from sls_io.wire.client import SlsClient
 
+_ANY_START = "2026-01-01-00:00"
 Entry = tuple[str, Path | str, Mapping[str, Any] | ConfigError]
 
 
@@ -121,6 +123,16 @@ def written(files: Sequence[Path]) -> Iterator[Entry]:
             continue
         for name, attributes in its.items():
             yield name, f"{path} ({name})", attributes
+
+
+def examples(files: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Of each project that has no logstore yet what one would be, so that its settings can be checked before
+    the service is asked by them."""
+    for path in project_files(files):
+        with suppress(ConfigError):  # `written` gives it
+            project = read_project(path)
+            if not members(project, path.parent):
+                yield f"{path} (of any logstore)", project.of("any-logstore", _ANY_START)
 
 
 def named(entries: Iterable[Entry]) -> Iterator[tuple[str, Path | str]]:

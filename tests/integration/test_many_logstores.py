@@ -142,3 +142,14 @@ def test_without_a_project_file_the_verb_says_what_there_is_instead(
     (folder / "defs.yaml").unlink()
     refused = ask("logstores", "--refresh")
     assert refused["code"] == EXIT_USAGE and "SlsProject" in refused["said"]
+
+
+def test_settings_are_checked_before_there_is_a_logstore_of_them(folder: Path, ask: Ask) -> None:
+    """No logstore is kept yet, so none could be wrong; a refresh would ask the service by them."""
+    assert ask("check")["code"] == 0
+    file = folder / "defs.yaml"
+    file.write_text(file.read_text().replace("group:", "gruop:"))
+    said = ask("check")
+    assert said["code"] == EXIT_FAILED
+    (wrong,) = said["logstores"]
+    assert "(of any logstore): gruop: no such setting" in wrong["wrong"]
