@@ -69,6 +69,8 @@ def look(logstore: Logstore, lake: Lake, client: SlsClient) -> Look:
     now_s, table = client.now_s(), find_table(lake, logstore, client)
     if table is None:
         return Look(logstore, None, Ledger(origin.id), shards, now_s)
-    state = read_state(table)
+    # That the catalog was put back to an older state is found by a run, and by the finding `reconciled`: it
+    # takes a list of a folder, which is what an object store charges most for, and this is asked each minute.
+    state = read_state(table, newest=False)
     known = check_origin(state, origin, logstore.table).id
     return Look(logstore, table, state.ledger(known), shards, now_s, state.paused_of(known))
