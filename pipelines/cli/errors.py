@@ -1,6 +1,7 @@
 """An error as a person and as a program is told of it: a sentence with its cures, a class, and facts."""
 
 import logging
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +10,7 @@ from pipelines.cli import session as sessions
 from pipelines.cli.loading import loaded
 from pipelines.landing import json_log
 from pipelines.landing.table.commands import PROGRAM, documents, line
+from pipelines.landing.table.trouble import DISK
 from sls_io.values.errors import LedgerBroken, ServiceError, SlsError, Throttled, printable
 
 
@@ -57,6 +59,9 @@ def sentence(error: Exception) -> str:
     """What stderr says of `error`: our own errors speak for themselves, others are cut to one line."""
     if isinstance(error, SlsError):
         return str(error)
+    if isinstance(error, OSError) and error.errno in DISK and error.filename:
+        place = printable(os.fsdecode(error.filename))
+        return f"{place} cannot be written ({error.strerror}): make room, or give the right, and run it again"
     text = printable(next(iter(str(error).strip().splitlines()), ""))
     name = type(error).__name__
     return f"{name}: {text} (an error we did not foresee: run it again with --debug and keep the trace)"

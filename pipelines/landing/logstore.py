@@ -227,7 +227,8 @@ class Logstore(Settings):
 
     @property
     def name(self) -> str:
-        """The last part of the table's name; Dagster and the command line call the logstore this."""
+        """The last part of the table's name: Dagster and metrics call the logstore this. The command line
+        takes the name of its folder, which is the same unless somebody renamed one of them."""
         return self.table.split(".")[1]
 
     @property

@@ -287,3 +287,10 @@ def test_an_unknown_hour_is_told_as_it_is_although_no_commit_in_reach_has_change
     before = version(page, HOUR0)
     page.land()
     assert version(page, HOUR0) == before, "told once"
+
+
+@pytest.mark.parametrize("tags", [{}, {MODE_TAG: "errors"}], ids=str)
+def test_a_run_without_hours_of_a_table_that_has_some_is_told_so(page: Page, tags: dict[str, str]) -> None:
+    """Dagster tells a check with the partition of its run, and has its own error where there is none."""
+    result = page.run("microbatch", tags=tags)
+    assert not result.success and why(result).startswith("this run names no receive hours")

@@ -1,5 +1,6 @@
 """The command line's frame: verbs, exit codes, one sentence for an error, numbers as people read them."""
 
+import errno
 import io
 import json
 import os
@@ -135,6 +136,12 @@ def test_an_error_that_nobody_foresaw_is_one_line_without_a_trace() -> None:
     text = sentence(ValueError("first\nsecond"))
     assert text.startswith("ValueError: first (") and "--debug" in text and "\n" not in text
     assert sentence(InvariantBroken("a is not b")) == "a is not b"
+
+
+def test_a_place_that_takes_no_file_is_told_with_its_cure() -> None:
+    told = sentence(OSError(errno.EROFS, "Read-only file system", "/lake/defs.yaml"))
+    assert told.startswith("/lake/defs.yaml cannot be written (Read-only file system): make room, or")
+    assert "did not foresee" in sentence(OSError(errno.EIO, "Input/output error", "/lake/defs.yaml"))
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,8 @@ class SparkServer:
         while not answers(self._box.spark_remote):
             if self._process.poll() is not None or SYSTEM_CLOCK.monotonic() > deadline_s:
                 raise ConfigError(
-                    f"the Spark server of dev did not start; {self._log} says why. Without one: "
-                    "--no-spark-server"
+                    f"the Spark server did not start; {self._log} says why. `sls-lake dev` can do without "
+                    "one: --no-spark-server"
                 )
             SYSTEM_CLOCK.sleep(0.2)
 

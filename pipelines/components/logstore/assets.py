@@ -52,18 +52,19 @@ from pipelines.components.logstore.schedule import (
     LIVE,
     MODE_TAG,
     MODES,
-    RANGE_END_TAG,
-    RANGE_START_TAG,
     REPLACE,
     REWORK,
     REWORKS,
+    Mode,
     busy_run,
     checkpoint_of,
+    hours_asked,
+    require_hours,
 )
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.components.logstore.telling import News, hour_events, untold, versions_told
 from pipelines.landing.commit.after_commit import commits
-from pipelines.landing.hours import check_begun, hour_of, hour_text, hours_text, minute_of
+from pipelines.landing.hours import hours_text, minute_of
 from pipelines.landing.inspection.brought import complete_hours
 from pipelines.landing.inspection.describe import hour_rows, lacking_hours
 from pipelines.landing.inspection.error_rows import ErrorRows, HourErrors, by_hour
@@ -85,7 +86,6 @@ from sls_io.values.errors import ConfigError, LedgerBroken, ServiceError, SlsErr
 from sls_io.values.window import HOUR_S
 from sls_io.wire.client import SlsClient
 
-Mode = Literal["live", "fill", "replace", "errors", "rest", "publish", "nothing"]
 Results = Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]
 
 _SUSPECTS_MAX = 5
@@ -323,6 +323,8 @@ def _table(
         proven = checks.proven_by_landing(context.instance, logstore, lake, landed=mode == LIVE and not fails)
         yield from _told(context, proven, tell)
 
+    if mode != LIVE:
+        require_hours(context, logstore)  # before any check is told: Dagster tells one with its partition
     try:
         if mode in (LIVE, FILL):
             outcome = yield from _land(context, logstore, spark, lake, seen, config, live=mode == LIVE)
@@ -337,31 +339,11 @@ def _table(
         raise outcome.error
 
 
-def _hours_asked(context: dg.AssetExecutionContext, logstore: Logstore, mode: Mode) -> range:
-    """The hours of the run's partitions. Raises ConfigError for a run that names none, or such as Dagster's
-    page does not offer: whoever launches a run by GraphQL may tag it with any two."""
-    if not context.has_partition_key and not context.has_partition_key_range:
-        raise ConfigError(
-            f"this run names no receive hours, so it can land nothing: give it a partition (--partition "
-            f"{logstore.start}), or for what is new launch the job {logstore.name}_now"
-        )
-    # Not the context's list of keys: an end before the begin ends in Dagster's own error there.
-    keys = [context.run.tags.get(tag) for tag in (RANGE_START_TAG, RANGE_END_TAG)]
-    first, last = (hour_of(key) for key in (keys if all(keys) else [context.partition_key] * 2) if key)
-    if last < first:
-        raise ConfigError(
-            f"the hours of this run end before they begin: {hour_text(first)} is its first and "
-            f"{hour_text(last)} its last. Launch it again with the two the other way round"
-        )
-    check_begun(range(first, last + 1), SYSTEM_CLOCK.now(), mode)
-    return range(first, last + 1)
-
-
 def _again(
     context: dg.AssetExecutionContext, logstore: Logstore, spark: SparkEngine, mode: Mode, *, execute: bool
 ) -> Results:
     """Do hours again that are there, or say what would happen."""
-    bronze, hours = bronze_key(logstore), _hours_asked(context, logstore, mode)
+    bronze, hours = bronze_key(logstore), hours_asked(context, mode)
     context.log.info(f"{mode} {hours_text(hours)}{'' if execute else ', dry run'}")
     with commits(logstore.table) as made:
         try:
@@ -399,7 +381,7 @@ def _land(
 ) -> Generator[dg.MaterializeResult[None] | dg.AssetCheckResult, None, Outcome]:
     """Land, then report and publish. Raises what `Run.land` does; what comes after a landing is returned."""
     bronze = bronze_key(logstore)
-    hours = range(0) if live else _hours_asked(context, logstore, "fill")
+    hours = range(0) if live else hours_asked(context, "fill")
     asked: dict[str, Any] = {}
     if not live:
         from_s, until_s = config.part(hours)
@@ -431,10 +413,10 @@ def _land(
                 yield from _landed(context, logstore, lake, run, report, news, seen)
         except SlsError as error:
             return Outcome(report.gaps, error, run.mirrored)
-    return Outcome(report.gaps, _undone(report, lacks), run.mirrored)
+    return Outcome(report.gaps, _undone(report, hours, lacks), run.mirrored)
 
 
-def _undone(report: LandingReport, lacks: Sequence[Lack]) -> SlsError | None:
+def _undone(report: LandingReport, hours: range, lacks: Sequence[Lack]) -> SlsError | None:
     """Why a run is red although what it landed stands; None: it is not."""
     if report.suspects:
         return ServiceError(
@@ -448,7 +430,8 @@ def _undone(report: LandingReport, lacks: Sequence[Lack]) -> SlsError | None:
         return ConfigError(report.came_to_nothing)
     if lacks:
         told = "; ".join(lack.text for lack in lacks[:_SUSPECTS_MAX])
-        return ConfigError(f"{told}. What else was asked for has landed")
+        others = set(hours).difference(hour for lack in lacks for hour in lack.hours)
+        return ConfigError(f"{told}. What else was asked for has landed" if others else told)
     return None
 
 

@@ -9,6 +9,7 @@ ticks of days ago, and these ask for the same run.
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from functools import partial
+from typing import Literal
 
 import dagster as dg
 
@@ -17,9 +18,11 @@ from pipelines.components.logstore.dagster_private import (
     UnresolvedAssetJobDefinition,
     instance_kept_open,
 )
+from pipelines.landing.hours import check_begun, hour_of, hour_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.holding import work_max_s
 from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ConfigError
 from sls_io.values.window import HOUR_S
 
 Job = UnresolvedAssetJobDefinition | dg.JobDefinition
@@ -32,6 +35,7 @@ SHARED_TAG = "sls/shared"
 """Of a run of several logstores: what it claims is not the logstore that its tag names."""
 BACKFILL_TAG = "dagster/backfill"
 PARTITION_TAG = "dagster/partition"
+Mode = Literal["live", "fill", "replace", "errors", "rest", "publish", "nothing"]
 RANGE_START_TAG = "dagster/asset_partition_range_start"
 RANGE_END_TAG = "dagster/asset_partition_range_end"
 PRIORITY_TAG = "dagster/priority"
@@ -196,3 +200,27 @@ def proof_schedule(logstore: Logstore, job: Job, *, unset: str = "") -> dg.Sched
 
     name, skips = f"{logstore.name}_proof", unset_text(logstore, unset) if unset else ""
     return schedule_of(name, job, logstore.proof, ask, "Proves the whole table.", skips=skips)
+
+
+def require_hours(context: dg.AssetExecutionContext, logstore: Logstore) -> None:
+    """Raises ConfigError for a run that names no receive hours."""
+    if not context.has_partition_key and not context.has_partition_key_range:
+        raise ConfigError(
+            f"this run names no receive hours, so it can land nothing: give it a partition (--partition "
+            f"{logstore.start}), or for what is new launch the job {logstore.name}_now"
+        )
+
+
+def hours_asked(context: dg.AssetExecutionContext, mode: Mode) -> range:
+    """The hours of the run's partitions. Raises ConfigError for such as Dagster's page does not offer:
+    whoever launches a run by GraphQL may tag it with any two."""
+    # Not the context's list of keys: an end before the begin ends in Dagster's own error there.
+    keys = [context.run.tags.get(tag) for tag in (RANGE_START_TAG, RANGE_END_TAG)]
+    first, last = (hour_of(key) for key in (keys if all(keys) else [context.partition_key] * 2) if key)
+    if last < first:
+        raise ConfigError(
+            f"the hours of this run end before they begin: {hour_text(first)} is its first and "
+            f"{hour_text(last)} its last. Launch it again with the two the other way round"
+        )
+    check_begun(range(first, last + 1), SYSTEM_CLOCK.now(), mode)
+    return range(first, last + 1)

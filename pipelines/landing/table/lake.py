@@ -337,6 +337,13 @@ def unreachable(lake: Lake, error: BaseException) -> str:
     if why := not_taken(error):
         return f"the Iceberg catalog ({lake.place}) cannot be used: {why}; {why.cure}"
     kind = type(error).__name__
+    if isinstance(error, ValueError):
+        # Also how a path is refused that is none, or of a kind of storage that nobody knows.
+        return (
+            f"the Iceberg catalog ({lake.place}) cannot be used with these settings ({kind}: "
+            f"{masked(error)}); check PYICEBERG_CATALOG__LAKE__WAREHOUSE and the others of "
+            "PYICEBERG_CATALOG__LAKE__*"
+        )
     return (
         f"the Iceberg catalog ({lake.place}) cannot be reached ({kind}: {masked(error)}); "
         f"check PYICEBERG_CATALOG__LAKE__* or {HOME_VARIABLE}"

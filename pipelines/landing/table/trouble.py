@@ -28,7 +28,10 @@ _AWS_ERROR = re.compile(
 """As pyarrow says what a store answered. A code that Amazon's library does not know is in the sentence."""
 _REPEATS_SIGNED = ("SignatureDoesNotMatch", "SIGNATURE_DOES_NOT_MATCH")
 """Their sentence may have the key id in it, and what was signed."""
-_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
+_BUSY = frozenset({"SERVICE_UNAVAILABLE", "SLOW_DOWN", "THROTTLING", "INTERNAL_FAILURE", "REQUEST_TIMEOUT"})
+_NETWORK = "NETWORK_CONNECTION"
+"""What Amazon's library calls an answer that asks for another try, and none at all."""
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def not_taken(error: BaseException) -> NotTaken | None:
         return _NOT_TAKEN.get(kind_of(cause))
     if driver is not None:
         return _BY_A_SERVER.get(trouble_of(error))
-    if isinstance(cause, OSError) and cause.errno in _DISK:
+    if isinstance(cause, OSError) and cause.errno in DISK:
         return NotTaken(os.strerror(cause.errno).lower())
     return None
 
@@ -112,11 +115,16 @@ def storage_trouble(location: str, error: BaseException) -> str:
     """What is wrong with files below `location`, and what to look at."""
     told = _AWS_ERROR.search(str(error))
     text = _answered(told) if told else masked(error)
-    cure = "the bucket, and the key in PYICEBERG_CATALOG__LAKE__S3__* or AWS_*"
-    return (
-        f"files below {printable(location)} cannot be read or written ({type(error).__name__}: {text}); "
-        f"check {cure if location.startswith(('s3', 'oss')) else 'the disk, and who may write there'}"
-    )
+    if told and told["kind"] in _BUSY:
+        cure = "the store is busy, or has a fault of its own: run it again, later where it stays so"
+    elif told and told["kind"] == _NETWORK:
+        cure = "run it again; where it stays so, look whether the store answers at its endpoint"
+    elif location.startswith(("s3", "oss")):
+        cure = "check the bucket, and the key in PYICEBERG_CATALOG__LAKE__S3__* or AWS_*"
+    else:
+        cure = "check the disk, and who may write there"
+    what = f"files below {printable(location)} cannot be read or written ({type(error).__name__}: {text})"
+    return f"{what}; {cure}"
 
 
 def _answered(told: re.Match[str]) -> str:

@@ -275,6 +275,8 @@ _TOLD: Mapping[str, Callable[[Any], dict[str, float | None]]] = {
 
 _HOLDS = "10m"
 """How long a level must hold: two looks of the health sensor, and no single lost answer."""
+_PROOF_MAX_S = 8 * 24 * 3600
+"""A proof a day reads each file whole within eight days."""
 _CURE = "sls-lake {verb} -l {{{{ $labels.logstore }}}}"
 _SEVERITY = {Level.WARN: "warning", Level.FAIL: "critical", Level.UNKNOWN: "warning"}
 
@@ -312,7 +314,18 @@ def alert_rules() -> dict[str, Any]:
             "an hour.",
         },
     }
-    return {"groups": [{"name": "sls-lake", "rules": [*rules, stale, gone]}]}
+    unproven = {
+        "alert": "SlsLakeProofOld",
+        "expr": f"time() - max by (logstore) (sls_lake_proof_timestamp_seconds) > {_PROOF_MAX_S}",
+        "for": "1h",
+        "labels": {"severity": "warning"},
+        "annotations": {
+            "summary": "{{ $labels.logstore }} was proven {{ $value | humanizeDuration }} ago",
+            "description": "Its finding `proven` is that of then, and nobody knows what became of older "
+            f"files since: turn its schedule of proofs on, or run `{_CURE.format(verb='verify')}`",
+        },
+    }
+    return {"groups": [{"name": "sls-lake", "rules": [*rules, stale, gone, unproven]}]}
 
 
 def _rule(kind: Kind, about: str, level: Level) -> dict[str, Any]:

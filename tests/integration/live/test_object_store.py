@@ -60,6 +60,13 @@ def test_a_client_that_assumes_amazon_is_refused_and_the_stores_own_words_stand_
     assert "check the bucket, and the key" in told
 
 
+def test_a_store_that_is_busy_is_not_called_a_wrong_key() -> None:
+    busy = "AWS Error SERVICE_UNAVAILABLE during PutObject operation: Please reduce your request rate."
+    assert storage_trouble("s3://lake", OSError(busy)).endswith("run it again, later where it stays so")
+    closed = "AWS Error NETWORK_CONNECTION during GetObject operation: curlCode: 52, Server returned nothing"
+    assert "whether the store answers" in storage_trouble("s3://lake", OSError(closed))
+
+
 def test_a_sentence_that_repeats_what_was_signed_is_left_out() -> None:
     """OSS and Amazon put the key id and the text that was signed into it."""
     signed = "AWS Error SIGNATURE_DOES_NOT_MATCH during PutObject operation: signed by LTAI4711"
