@@ -282,62 +282,63 @@ _SEVERITY = {Level.WARN: "warning", Level.FAIL: "critical", Level.UNKNOWN: "warn
 
 
 def alert_rules() -> dict[str, Any]:
-    """The rules of Prometheus: one for each kind of finding and each level that is not well, and one for an
-    exporter that looks no more.
+    """The rules of Prometheus: one for each kind of finding and each level that is not well, and three for
+    what no finding can say: nobody looks any more, nobody tells, nobody has proven for long.
 
     The rules judge nothing: each asks whether a finding has a level for ten minutes. So a limit stands in one
-    place, the logstore's settings, and an alert and a check never disagree about it. The rule for an exporter
-    that looks no more is the exception, since a program that hangs finds nothing.
+    place, the logstore's settings, and an alert and a check never disagree about it. The three are the
+    exception, since a program that hangs or is gone finds nothing.
     """
-    rules = [_rule(rule.kind, rule.about, level) for rule in FINDINGS for level in _SEVERITY]
-    stale = {
-        "alert": "SlsLakeNobodyLooks",
-        "expr": "time() - max by (logstore) (sls_lake_look_timestamp_seconds) > 900",
-        "for": "5m",
-        "labels": {"severity": "critical"},
-        "annotations": {
-            "summary": "Nobody has looked at {{ $labels.logstore }} for {{ $value | humanizeDuration }}",
-            "description": "The exporter runs and does not come to an end of its look: read its log.",
-        },
-    }
     looked = "sls_lake_look_timestamp_seconds"
-    gone = {
-        "alert": "SlsLakeNobodyTells",
+    rules = [_of_finding(rule.kind, rule.about, level) for rule in FINDINGS for level in _SEVERITY]
+    stale = _rule(
+        "NobodyLooks",
+        f"time() - max by (logstore) ({looked}) > 900",
+        "5m",
+        "critical",
+        "Nobody has looked at {{ $labels.logstore }} for {{ $value | humanizeDuration }}",
+        "The exporter runs and does not come to an end of its look: read its log.",
+    )
+    gone = _rule(
+        "NobodyTells",
         # Each expression of the others is empty, and silent, once there is no series of the logstore.
-        "expr": f"({looked} offset 1h unless on (logstore) {looked}) or absent({looked})",
-        "for": "10m",
-        "labels": {"severity": "critical"},
-        "annotations": {
-            "summary": "The exporter tells nothing of {{ or $labels.logstore `any logstore` }}",
-            "description": "It has ended, its machine is away, or Prometheus does not reach it: no other "
-            "alert of sls-lake can fire until it is back. Of a logstore that was taken away this is said for "
-            "an hour.",
-        },
-    }
-    unproven = {
-        "alert": "SlsLakeProofOld",
-        "expr": f"time() - max by (logstore) (sls_lake_proof_timestamp_seconds) > {_PROOF_MAX_S}",
-        "for": "1h",
-        "labels": {"severity": "warning"},
-        "annotations": {
-            "summary": "{{ $labels.logstore }} was proven {{ $value | humanizeDuration }} ago",
-            "description": "Its finding `proven` is that of then, and nobody knows what became of older "
-            f"files since: turn its schedule of proofs on, or run `{_CURE.format(verb='verify')}`",
-        },
-    }
+        f"({looked} offset 1h unless on (logstore) {looked}) or absent({looked})",
+        _HOLDS,
+        "critical",
+        "The exporter tells nothing of {{ or $labels.logstore `any logstore` }}",
+        "It has ended, its machine is away, or Prometheus does not reach it: no other alert of sls-lake can "
+        "fire until it is back. Of a logstore that was taken away this is said for an hour.",
+    )
+    unproven = _rule(
+        "ProofOld",
+        f"time() - max by (logstore) (sls_lake_proof_timestamp_seconds) > {_PROOF_MAX_S}",
+        "1h",
+        "warning",
+        "{{ $labels.logstore }} was proven {{ $value | humanizeDuration }} ago",
+        "Its finding `proven` is that of then, and nobody knows what became of older files since: turn its "
+        f"schedule of proofs on, or run `{_CURE.format(verb='verify')}`",
+    )
     return {"groups": [{"name": "sls-lake", "rules": [*rules, stale, gone, unproven]}]}
 
 
-def _rule(kind: Kind, about: str, level: Level) -> dict[str, Any]:
+def _of_finding(kind: Kind, about: str, level: Level) -> dict[str, Any]:
     cure = _CURE.format(verb="verify" if kind in (Kind.PROVEN, Kind.RECONCILED) else "describe")
     said = {Level.WARN: "warns", Level.FAIL: "fails", Level.UNKNOWN: "is unknown"}[level]
+    return _rule(
+        f"{kind.value.title()}{level.value.title()}",
+        f'{_FINDING}{{kind="{kind.value}",level="{level.value}"}} == 1',
+        _HOLDS,
+        _SEVERITY[level],
+        f"{kind.value} of {{{{ $labels.logstore }}}} {said}",
+        f"{about} What is wrong, and what to do: `{cure}`",
+    )
+
+
+def _rule(name: str, expr: str, holds: str, severity: str, summary: str, description: str) -> dict[str, Any]:
     return {
-        "alert": f"SlsLake{kind.value.title()}{level.value.title()}",
-        "expr": f'{_FINDING}{{kind="{kind.value}",level="{level.value}"}} == 1',
-        "for": _HOLDS,
-        "labels": {"severity": _SEVERITY[level]},
-        "annotations": {
-            "summary": f"{kind.value} of {{{{ $labels.logstore }}}} {said}",
-            "description": f"{about} What is wrong, and what to do: `{cure}`",
-        },
+        "alert": f"SlsLake{name}",
+        "expr": expr,
+        "for": holds,
+        "labels": {"severity": severity},
+        "annotations": {"summary": summary, "description": description},
     }
