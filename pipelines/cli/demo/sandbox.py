@@ -113,7 +113,12 @@ class Sandbox:
             if not mark.is_file():
                 raise ConfigError(f"{self.home} holds something else: name an empty or a new folder")
             if fresh:
-                shutil.rmtree(self.home)
+                # Not the folder itself, which may be a mount; the mark stays, for whoever is stopped here.
+                for part in self.home.iterdir():
+                    if part.is_dir() and not part.is_symlink():
+                        shutil.rmtree(part)
+                    elif part != mark:
+                        part.unlink()
         for folder in (self.dagster_home, self.home / "lake", self.home / "dbt"):
             folder.mkdir(parents=True, exist_ok=True)
         mark.touch()
