@@ -3,7 +3,6 @@
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from pipelines.cli.output import Output, verb
 from pipelines.landing.projects import examples, names_of_all, written
 from pipelines.landing.table.home import defs_files, project_files, single_files
 from sls_io.values.clock import SYSTEM_CLOCK
-from sls_io.values.errors import ConfigError, printable
+from sls_io.values.errors import ConfigError
 from sls_io.values.named import load
 
 if TYPE_CHECKING:
@@ -130,30 +129,26 @@ def _require_what_is_named(logstore: "Logstore") -> None:
 def _strangers(defs: Path, ours: Collection[Path]) -> Iterator[str]:
     """What is wrong with the files that are about no logstore. A type that nobody can load is most often ours
     with a slip of the pen; Dagster would load none of the definitions."""
-    from pipelines.landing.defs_file import FILES, read_document
+    from pipelines.landing.defs_file import FILES, components_of, read_document
 
     below = [defs] if defs.is_file() else sorted(path for name in FILES for path in defs.rglob(name))
     for path in below:
         if path in ours:
             continue
         try:
-            document = read_document(path)
-            _require_type(path, document.get("type") if isinstance(document, dict) else None)
+            read_document(path)
+            for component in components_of(path):
+                _require_type(path, component["type"])
         except ConfigError as error:
             yield str(error)
 
 
-def _require_type(path: Path, kind: object) -> None:
+def _require_type(path: Path, kind: str) -> None:
     """That the type a file names can be loaded. Raises ConfigError."""
-    from pipelines.landing.defs_file import KINDS
+    from pipelines.landing.defs_file import no_such_type
 
-    known = [f"pipelines.components.{name}" for name in KINDS]
-    if not isinstance(kind, str):
-        raise ConfigError(f"{path}: it has no `type:`; a logstore's is {known[0]}")
     module, _, name = kind.rpartition(".")
     try:
         load("type", f"{module}:{name}", "a class")
     except ConfigError:
-        meant = get_close_matches(kind, known, 1, 0.8)
-        hint = f"did you mean {meant[0]}?" if meant else f"a logstore's is {known[0]}"
-        raise ConfigError(f"{path}: there is no type {printable(kind)!r}: {hint}") from None
+        raise no_such_type(path, kind) from None

@@ -32,6 +32,8 @@ TEMPLATE = r"\{\{ *env\.([A-Za-z_][A-Za-z0-9_]*) *\}\}"
 _TEMPLATE, _ANY_TEMPLATE = re.compile(TEMPLATE, re.ASCII), re.compile(r"\{[{%#]")
 KINDS = ("SlsLogstore", "SlsProject")
 """The types of component that a file of ours is of."""
+_PACKAGE = "pipelines.components."
+_OURS = tuple(f"{_PACKAGE}{name}" for name in KINDS)
 FILES = ("defs.yaml", "defs.yml")
 KEYS = ("type", "attributes", "template_vars_module", "requirements", "post_processing")
 """What Dagster knows beside each other in such a file, of whatever type (`ComponentFileModel`)."""
@@ -143,9 +145,31 @@ def line_of(path: Path, setting: Sequence[int | str]) -> int | None:
 
 
 def check_folder(folder: Path) -> list[Any]:
-    """The documents of every defs.yaml below `folder`. Raises ConfigError for the first that is refused."""
+    """The documents of every defs.yaml below `folder`. Raises ConfigError for the first that is refused: what
+    Dagster says of a file without a component, or of a type of ours that there is none, names no file."""
     files = (path for name in FILES for path in sorted(folder.rglob(name)))
-    return [document for path in files for document in read_documents(path)]
+    return [document for path in files for document in components_of(path)]
+
+
+def components_of(path: Path) -> list[dict[str, Any]]:
+    """The documents of a file, each with the type of component that it is about. Raises ConfigError."""
+    documents = read_documents(path)
+    if not documents:
+        raise ConfigError(f"{path} is empty: write `type:` and `attributes:`, or remove it")
+    for document in documents:
+        kind = document.get("type") if isinstance(document, dict) else None
+        if not isinstance(kind, str):
+            raise ConfigError(f"{path}: it has no `type:`; a logstore's is {_OURS[0]}")
+        if kind.startswith(_PACKAGE) and kind not in _OURS:
+            raise no_such_type(path, kind)
+    return documents
+
+
+def no_such_type(path: Path, kind: str) -> ConfigError:
+    """What is said of a type that nobody can load: it is most often ours with a slip of the pen."""
+    meant = get_close_matches(kind, _OURS, 1, 0.8)
+    hint = f"did you mean {meant[0]}?" if meant else f"a logstore's is {_OURS[0]}"
+    return ConfigError(f"{path}: there is no type {printable(kind)!r}: {hint}")
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -281,6 +281,32 @@ def test_a_bad_file_is_refused_before_dagster_reads_it_or_by_the_component(proje
     assert re.sub(r"^line \d+(, column \d+)?: ", "", FILES[case][1]) in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("# nothing yet\n", "defs.yaml is empty: write `type:` and `attributes:`, or remove it"),
+        ("- a\n", "it has no `type:`; a logstore's is pipelines.components.SlsLogstore"),
+        ("type: 5\n", "it has no `type:`"),
+        (GOOD.replace("SlsLogstore", "SlsLogstor"), "did you mean pipelines.components.SlsLogstore?"),
+    ],
+)
+def test_a_file_of_no_component_is_named_before_dagster_says_something_without_its_name(
+    project: Path, content: str, said: str
+) -> None:
+    project.write_text(content)
+    with pytest.raises(ConfigError, match=re.escape(said)) as refused:
+        check_folder(project.parent.parent)
+    assert str(project) in str(refused.value)
+
+
+def test_a_component_of_somebody_else_is_left_to_dagster(project: Path) -> None:
+    project.write_text("type: dagster_dbt.DbtProjectComponent\n---\ntype: mine.Other\n")
+    assert [each["type"] for each in check_folder(project.parent.parent)] == [
+        "dagster_dbt.DbtProjectComponent",
+        "mine.Other",
+    ]
+
+
 def test_the_keys_of_a_file_are_those_that_dagster_knows() -> None:
     assert set(KEYS) == set(ComponentFileModel.model_fields)
 
