@@ -177,7 +177,7 @@ def test_a_checkpoint_that_meets_a_fault_is_there_at_last_and_the_landing_stands
 @pytest.mark.fault("4a.6.late")
 def test_an_old_checkpoint_that_arrives_late_is_overwritten_by_the_next_run(started: World) -> None:
     """The service takes it: the name is the same. The table knows better."""
-    held = ask(started, do="hold", call="save_checkpoint")
+    held = ask(started, do="hold", call="save_checkpoint", shard=0)
     started.land()
     assert started.emulator.admin.wait(held)["hits"] == 1
     started.put(20)
