@@ -88,9 +88,9 @@ class Scratch:
         table = self._lake.load(self._logstore.table)
         if table is None:
             return "not there yet: the first landing makes it"
-        read_state(table)
         if does := self._by_itself(table):
             return does
+        read_state(table)
         set_ = [f"{name}={table.properties[name]}" for name in _EXPIRES if name in table.properties]
         text = f"{len(table.metadata.snapshots)} snapshots at {table.location()}"
         if not set_:
