@@ -129,16 +129,14 @@ def _require_what_is_named(logstore: "Logstore") -> None:
 def _strangers(defs: Path, ours: Collection[Path]) -> Iterator[str]:
     """What is wrong with the files that are about no logstore. A type that nobody can load is most often ours
     with a slip of the pen; Dagster would load none of the definitions."""
-    from pipelines.landing.defs_file import FILES, components_of, read_document
+    from pipelines.landing.defs_file import FILES, component, read_document
 
     below = [defs] if defs.is_file() else sorted(path for name in FILES for path in defs.rglob(name))
     for path in below:
         if path in ours:
             continue
         try:
-            read_document(path)
-            for component in components_of(path):
-                _require_type(path, component["type"])
+            _require_type(path, component(path, read_document(path))["type"])
         except ConfigError as error:
             yield str(error)
 

@@ -10,8 +10,7 @@ from pipelines.cli import session as sessions
 from pipelines.cli.loading import loaded
 from pipelines.landing import json_log
 from pipelines.landing.table.commands import PROGRAM, documents, line
-from pipelines.landing.table.trouble import DISK
-from sls_io.values.errors import LedgerBroken, ServiceError, SlsError, Throttled, printable
+from sls_io.values.errors import DISK, LedgerBroken, ServiceError, SlsError, Throttled, printable
 
 
 def say(error: Exception, session: Mapping[str, Any]) -> str:

@@ -8,8 +8,7 @@ from pipelines.cli.output import Output, noise_into
 from pipelines.cli.progress import Line
 from pipelines.landing.contents.spread import Spread
 from pipelines.landing.spark.session import Engine
-from pipelines.landing.table.home import HOME_VARIABLE, home, made
-from sls_io.values.errors import ConfigError, printable
+from pipelines.landing.table.home import home, made
 
 _SPARK_LOG = "spark.log"
 
@@ -18,18 +17,12 @@ _SPARK_LOG = "spark.log"
 def landing_line(output: Output, what: str, engine: Engine) -> Iterator[Line]:
     """The engine for the time of the block, and the line that says how far its landing is; what its JVM says
     goes to spark.log in the state folder."""
-    with ExitStack() as stack:
-        line = stack.enter_context(output.progress(what))
+    with output.progress(what) as line, noise_into(made(home()) / _SPARK_LOG):
         try:
-            stack.enter_context(noise_into(made(home()) / _SPARK_LOG))
-        except OSError as error:
-            raise ConfigError(
-                f"the state folder {printable(str(home()))} cannot be written ({error.strerror}): make room "
-                f"or give the right, or name another one in {HOME_VARIABLE}"
-            ) from error
-        stack.callback(engine.stop)
-        stack.enter_context(line.landing(engine))
-        yield line
+            with line.landing(engine):
+                yield line
+        finally:
+            engine.stop()
 
 
 @contextmanager

@@ -148,21 +148,20 @@ def check_folder(folder: Path) -> list[Any]:
     """The documents of every defs.yaml below `folder`. Raises ConfigError for the first that is refused: what
     Dagster says of a file without a component, or of a type of ours that there is none, names no file."""
     files = (path for name in FILES for path in sorted(folder.rglob(name)))
-    return [document for path in files for document in components_of(path)]
+    return [component(path, document) for path in files for document in read_documents(path) or [None]]
 
 
-def components_of(path: Path) -> list[dict[str, Any]]:
-    """The documents of a file, each with the type of component that it is about. Raises ConfigError."""
-    documents = read_documents(path)
-    if not documents:
+def component(path: Path, document: Any) -> dict[str, Any]:
+    """A document of a file, which says of what type it is; None for the one of an empty file. Raises
+    ConfigError."""
+    if document is None:
         raise ConfigError(f"{path} is empty: write `type:` and `attributes:`, or remove it")
-    for document in documents:
-        kind = document.get("type") if isinstance(document, dict) else None
-        if not isinstance(kind, str):
-            raise ConfigError(f"{path}: it has no `type:`; a logstore's is {_OURS[0]}")
-        if kind.startswith(_PACKAGE) and kind not in _OURS:
-            raise no_such_type(path, kind)
-    return documents
+    kind = document.get("type") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not isinstance(kind, str):
+        raise ConfigError(f"{path}: it has no `type:`; a logstore's is {_OURS[0]}")
+    if kind.startswith(_PACKAGE) and kind not in _OURS:
+        raise no_such_type(path, kind)
+    return document
 
 
 def no_such_type(path: Path, kind: str) -> ConfigError:

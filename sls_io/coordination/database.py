@@ -84,20 +84,18 @@ class Database:
                 f"database {self.name} did not answer within {limit_s:g} s; look whether it is up"
             ) from error
         except SQLAlchemyError as error:
-            if isinstance(error, ProgrammingError) or trouble_of(error) == "tables":
+            trouble = trouble_of(error)
+            if isinstance(error, ProgrammingError) or trouble == "tables":
                 raise ConfigError(
                     f"database {self.name} refuses: {self._said(error)}; look whether its tables are there, "
                     "and whether the user of the address may read and write them"
                 ) from error
-            if trouble_of(error) == "rights" and self.kind != "sqlite":
+            what, cure = "cannot be asked", "look at it and at its address"
+            if trouble == "rights" and self.kind != "sqlite":
                 # No ConfigError: one that takes no writes for a moment has its standby put in its place.
-                raise ConnectFailed(
-                    f"database {self.name} refuses: {self._said(error)}; look whether the user of the "
-                    "address may read and write its tables, and whether it takes writes"
-                ) from error
-            raise ConnectFailed(
-                f"database {self.name} cannot be asked: {self._said(error)}; look at it and at its address"
-            ) from error
+                what, cure = "refuses", "look whether the user of the address may read and write its tables"
+                cure += ", and whether it takes writes"
+            raise ConnectFailed(f"database {self.name} {what}: {self._said(error)}; {cure}") from error
 
     def connect(self) -> Connection:
         """A connection, to be closed by whoever asked for it. Raises SQLAlchemyError."""

@@ -27,6 +27,7 @@ Messages never carry keys, tokens or log content: the text of a service error is
 200 characters with control characters removed, because a service may echo what it was sent.
 """
 
+import errno
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -40,6 +41,8 @@ NO_LOGSTORE_CODE = "LogStoreNotExist"
 NO_GROUP_CODE = "ConsumerGroupNotExist"
 GONE_CODES = NO_PROJECT_CODES | {NO_LOGSTORE_CODE}
 """What the service answers about a logstore that is not there."""
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
+"""Numbers of the system for a place that takes no file: no room, or no right."""
 
 
 class SlsError(Exception):

@@ -35,7 +35,6 @@ SHARED_TAG = "sls/shared"
 """Of a run of several logstores: what it claims is not the logstore that its tag names."""
 BACKFILL_TAG = "dagster/backfill"
 PARTITION_TAG = "dagster/partition"
-Mode = Literal["live", "fill", "replace", "errors", "rest", "publish", "nothing"]
 RANGE_START_TAG = "dagster/asset_partition_range_start"
 RANGE_END_TAG = "dagster/asset_partition_range_end"
 PRIORITY_TAG = "dagster/priority"
@@ -46,6 +45,8 @@ REWORKS = (REPLACE, ERRORS, REST)
 """What does hours again that are there."""
 MODES = (LIVE, FILL, *REWORKS, REWORK)
 """What the tag `sls/mode` may say; without it a run fills, and of `rework` the config names one."""
+Mode = Literal["live", "fill", "replace", "errors", "rest", "publish", "nothing"]
+"""What a run does."""
 LIVE_PRIORITY = "10"
 
 

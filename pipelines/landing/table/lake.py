@@ -358,16 +358,12 @@ def lost(lake: Lake, table: str, former: Former) -> LedgerBroken:
         if former.registrable
         else commands.REGISTER.plus("--metadata", "FILE", does=elsewhere)
     )
-    told = f"table {table} is not in the catalog ({lake.place}), but there"
-    if former.of_others:
-        new = Do("where the catalog is new: give it a folder of its own, PYICEBERG_CATALOG__LAKE__WAREHOUSE")
-        return LedgerBroken(
-            f"{told} may have been one: {'; '.join(former.found)}. Nothing was landed",
-            cures=(Do("restore the catalog"), new, back, commands.START_OVER),
-        )
+    new = Do("where the catalog is new: give it a folder of its own, PYICEBERG_CATALOG__LAKE__WAREHOUSE")
     return LedgerBroken(
-        f"{told} was one: {'; '.join(former.found)}. Nothing was landed",
-        cures=(Do("restore the catalog"), back, commands.START_OVER),
+        f"table {table} is not in the catalog ({lake.place}), but there "
+        f"{'may have been' if former.of_others else 'was'} one: {'; '.join(former.found)}. "
+        "Nothing was landed",
+        cures=(Do("restore the catalog"), *([new] if former.of_others else []), back, commands.START_OVER),
     )
 
 

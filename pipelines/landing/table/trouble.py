@@ -9,7 +9,6 @@ told "PutObject was refused, SecondLevelDomainForbidden: ...", with the request'
 "postgresql://u:p@h/x refused" nothing is said but that it holds an address.
 """
 
-import errno
 import os
 import re
 import sqlite3
@@ -17,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sls_io.values.database_codes import Trouble, kind_of, trouble_of
-from sls_io.values.errors import printable
+from sls_io.values.errors import DISK, printable
 
 _AWS_ERROR = re.compile(
     r"AWS Error (?P<kind>.*) during (?P<call>\w+) operation"
@@ -31,7 +30,6 @@ _REPEATS_SIGNED = ("SignatureDoesNotMatch", "SIGNATURE_DOES_NOT_MATCH")
 _BUSY = frozenset({"SERVICE_UNAVAILABLE", "SLOW_DOWN", "THROTTLING", "INTERNAL_FAILURE", "REQUEST_TIMEOUT"})
 _NETWORK = "NETWORK_CONNECTION"
 """What Amazon's library calls an answer that asks for another try, and none at all."""
-DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
 
 
 @dataclass(frozen=True)
