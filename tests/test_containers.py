@@ -109,11 +109,10 @@ def test_compose_names_its_own_services_volumes_files_and_variables() -> None:
     after = {name for service in SERVICES.values() for name in service.get("depends_on", {})}
     assert after <= set(SERVICES)
     assert set(OVER["services"]) - {"emulator"} <= set(SERVICES)
-    mounted = [mount.split(":")[0] for service in SERVICES.values() for mount in service.get("volumes", [])]
-    for source in mounted:
-        assert source in COMPOSE["volumes"] or (source.startswith("./") and (DEPLOY / source).is_file()), (
-            source
-        )
+    volumes = {**COMPOSE["volumes"], **OVER["volumes"]}
+    for service in [*SERVICES.values(), *OVER["services"].values()]:
+        for source in (mount.split(":")[0] for mount in service.get("volumes", [])):
+            assert source in volumes or (source.startswith("./") and (DEPLOY / source).is_file()), source
     texts = [
         (DEPLOY / name).read_text(encoding="utf-8") for name in ("compose.yaml", "compose.emulator.yaml")
     ]
@@ -133,7 +132,9 @@ def test_no_secret_is_written_down() -> None:
     for service in [*SERVICES.values(), *OVER["services"].values()]:
         for name, value in service.get("environment", {}).items():
             if re.search("PASSWORD|SECRET|ACCESS_KEY|URI|URL", name):
-                assert re.search(r"\$\{\w+\}", value) and not re.search(r":[^$/@{}]+@", value), name
+                assert re.search(r"\$\{\w+(:\?[^}]+)?\}", value) and not re.search(r":[^$/@{}]+@", value), (
+                    name
+                )
 
 
 def test_the_code_servers_of_compose_are_the_locations_of_the_project() -> None:

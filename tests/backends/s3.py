@@ -94,6 +94,10 @@ class S3:
         finally:
             self._kept.ask(do="refuse", refuse=False)
 
+    def be_busy(self, requests: int) -> None:
+        """The next so many requests are told to come again later."""
+        self._kept.ask(do="busy", requests=requests)
+
     def end(self) -> None:
         """End the server."""
         self._kept.end()
@@ -103,12 +107,15 @@ class _Guarded:
     """The server's application for whoever has the key; anybody else gets S3's own refusal."""
 
     def __init__(self, app: App) -> None:
-        self._app, self.refusing = app, False
+        self._app, self.refusing, self.busy = app, False, 0
         self.keys = dict.fromkeys((KEY_ID, TEMPORARY_KEY_ID, FAKE_ID), float("inf"))
 
     def __call__(self, request: dict[str, Any], start: Start) -> Iterable[bytes]:
         if self.refusing:
             return _refused(start, "403 Forbidden", "AccessDenied", "Access Denied")
+        if self.busy:
+            self.busy -= 1
+            return _refused(start, "503 Slow Down", "SlowDown", "Please reduce your request rate.")
         named = re.search("Credential=([^/]+)/", request.get("HTTP_AUTHORIZATION", ""))
         ends_s = self.keys.get(named[1]) if named else None
         if ends_s is None:
@@ -157,6 +164,8 @@ def main() -> None:
             stored.last_modified -= timedelta(seconds=command["seconds"])
         elif command["do"] == "key":
             guarded.keys[command["id"]] = command["ends"]
+        elif command["do"] == "busy":
+            guarded.busy = command["requests"]
         else:
             guarded.refusing = command["refuse"]
 

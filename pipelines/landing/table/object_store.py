@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+from pyarrow.fs import AwsStandardS3RetryStrategy
 from pyiceberg.io import (
     S3_RETRY_STRATEGY_IMPL,
     SCHEMA_TO_FILE_IO,
@@ -49,6 +50,9 @@ _ANY_REGION = "us-east-1"
 _CLIENTS_MAX = 64
 _FETCHED_BYTES_MAX = 1 << 20
 """A file of at most so much is fetched whole."""
+_TRIES_MAX = 5
+"""Of a request that a store is too busy for. PyArrow's three are over in 1.5 s (measured, as these), and a
+store that begins to spread a bucket refuses for longer; five take some 7 s."""
 _CHECKSUMS = ("AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION")
 _WHERE_REQUIRED = "when_required"
 
@@ -225,18 +229,19 @@ def _client(_process: int, scheme: str, netloc: str | None, said: frozenset[tupl
     send_whole_bodies(properties)
     made = PyArrowFileIO(properties).fs_by_scheme(scheme, netloc)
     # A strategy of somebody's for tries is not among what a client says of itself.
-    return made if S3_RETRY_STRATEGY_IMPL in properties else _one_request_a_file(made)
+    return made if S3_RETRY_STRATEGY_IMPL in properties else _patient(made)
 
 
-def _one_request_a_file(made: Any) -> Any:
-    """The same client, which sends a file of less than 10 MB as one request and not as three: the beginning
-    of an upload, its part, its end. PyIceberg has no property for that.
+def _patient(made: Any) -> Any:
+    """The same client, which tries more often, and sends a file of less than 10 MB as one request and not as
+    three: the beginning of an upload, its part, its end. PyIceberg has no property for either.
 
     A small file that was begun and not closed leaves nothing in the store; of the three it leaves a part that
     nobody lists and somebody pays. What the store refuses is told at the close and not at the opening.
     """
     make, (options,) = made.__reduce__()
-    return make({**options, "allow_delayed_open": True})
+    tries = AwsStandardS3RetryStrategy(max_attempts=_TRIES_MAX)
+    return make({**options, "allow_delayed_open": True, "retry_strategy": tries})
 
 
 def _host(properties: Mapping[str, str]) -> str:

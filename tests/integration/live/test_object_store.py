@@ -67,6 +67,17 @@ def test_a_store_that_is_busy_is_not_called_a_wrong_key() -> None:
     assert "whether the store answers" in storage_trouble("s3://lake", OSError(closed))
 
 
+def test_a_store_that_is_busy_for_some_seconds_is_asked_again(servers: Servers) -> None:
+    io = file_io(servers.s3.properties, "s3://lake/file")
+    location = f"s3://{servers.s3.new_bucket()}/file"
+    servers.s3.be_busy(4)
+    with io.new_output(location).create(overwrite=True) as stream:
+        stream.write(b"rows")
+    servers.s3.be_busy(4)
+    with io.new_input(location).open() as stored:
+        assert stored.read() == b"rows"
+
+
 def test_a_sentence_that_repeats_what_was_signed_is_left_out() -> None:
     """OSS and Amazon put the key id and the text that was signed into it."""
     signed = "AWS Error SIGNATURE_DOES_NOT_MATCH during PutObject operation: signed by LTAI4711"
