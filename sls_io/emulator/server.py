@@ -117,12 +117,13 @@ class ServiceApp:
                     await self._do(route, request, call)
         except Refused as refused:
             status, answer = refused.status, _refusal(refused)
+        except OSError as error:
+            why = f"the data folder cannot be read or written: {error.strerror}"
+            _LOG.error("request %s is not acknowledged: %s", request_id, why)
+            status, answer = 500, _failed(why)
         except Exception:
             _LOG.exception("request %s failed", request_id)
-            status, answer = (
-                500,
-                _refusal(Refused(500, "InternalServerError", "the emulator failed; see its log")),
-            )
+            status, answer = 500, _failed("the emulator failed; see its log")
         _LOG.debug("%s %s %s %s", scope["method"], scope["path"], name or "-", status)
         await self._reply(scope, receive, send, status, answer, met, request_id)
 
@@ -331,6 +332,10 @@ def project_of(target: bytes, host: str) -> str:
         label, dot, _ = name.partition(".")
         return label.lower() if dot else ""
     return ""
+
+
+def _failed(why: str) -> ServedAnswer:
+    return _refusal(Refused(500, "InternalServerError", why))
 
 
 def _refusal(refused: Refused) -> ServedAnswer:

@@ -190,7 +190,9 @@ def test_a_wait_that_never_ends_is_refused(folder: Path) -> None:
         assert post(emulator, "faults/" + "9" * 5000 + "/wait", b"", "GET")[0] == 400
 
 
-def test_a_full_disk_refuses_the_put_and_everything_acknowledged_is_there_again(tmp_path: Path) -> None:
+def test_a_full_disk_refuses_the_put_and_everything_acknowledged_is_there_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """The limit of a file's size stands in for a full disk: a write that goes over it fails."""
     data = tmp_path / "data"
     emulator = start(data)
@@ -217,6 +219,9 @@ def test_a_full_disk_refuses_the_put_and_everything_acknowledged_is_there_again(
     finally:
         api.close()
         emulator.kill()
+    told = capfd.readouterr().err
+    assert "is not acknowledged: the data folder cannot be read or written: " in told
+    assert "Traceback" not in told
     with start(data) as again:
         state = again.admin.state()
         assert state["notes"] == []
