@@ -96,43 +96,55 @@ class Misread(InvariantBroken):
 
 
 @contextmanager
-def reading(table: Table, file: DataFile | str) -> Iterator[None]:
-    """Around reading `file`, a data file or the path of a manifest or manifest list, and nothing else.
+def reading(table: Table, file: DataFile | str, *deletes: DataFile) -> Iterator[None]:
+    """Around reading `file`, a data file or the path of a manifest or manifest list, with the row-level
+    `deletes` on it, and nothing else.
 
-    Raises Unreadable when the file is gone or damaged, Misread when another reader says that it is whole,
-    TransportError when the storage does not answer.
+    Raises Unreadable when one of them is gone or the file is damaged, Misread when another reader says that
+    it is whole, TransportError when the storage does not answer.
 
-    The order is: what the storage says is no matter of a file; of a file that is not there it is asked once
-    more; else a second reader decides. Where that one reads all of it, the mistake is ours, and nothing is
-    given up.
+    The order is: what the storage says is no matter of a file; of files that are not there it is asked again;
+    else a second reader decides. Where that one reads all of it, the mistake is ours, and nothing is given
+    up.
     """
     try:
         yield
     except (SlsError, MemoryError):
         raise
+    except FileNotFoundError as error:
+        raise _not_there(table, file, *deletes) from error
     except Exception as error:  # whatever the decoder met: the module's docstring says why
         _raise_storage(table, error)
-        if isinstance(error, FileNotFoundError) and not absent(table, [_path(file)]):
-            raise TransportError(
-                f"the storage said that {_named(file)} is not there, and then that it is: run it again"
-            ) from error
         try:
-            wrong = "" if isinstance(error, FileNotFoundError) else _looked_again(table, file)
+            wrong = _looked_again(table, file)
         except second_look.Undecided as undecided:
             raise Misread(
                 f"{_named(file)} could not be read ({type(error).__name__}), and whether it is damaged could "
                 f"not be found out ({undecided}): run it again"
             ) from error
-        except Exception as again:  # the storage, or the file left between the two looks
+        except FileNotFoundError as again:
+            raise _not_there(table, file) from again
+        except Exception as again:
             _raise_storage(table, again)
             wrong = type(again).__name__
-            error = again
-        if not wrong and not isinstance(error, FileNotFoundError):
+        if not wrong:
             raise Misread(
                 f"{_named(file)} could not be read ({type(error).__name__}), but it is whole: another reader "
                 "has read all of it"
             ) from error
-        raise Unreadable(table, file, _what(file, error, wrong)) from error
+        raise Unreadable(table, file, _cut_off(file, wrong)) from error
+
+
+def _not_there(table: Table, *files: DataFile | str) -> Unreadable | TransportError:
+    """What it means that one of these was not there. The first that is gone is to blame; where all are there,
+    the answer was wrong."""
+    lost = absent(table, map(_path, files))
+    for each in files:
+        if _path(each) in lost:
+            return Unreadable(table, each, gone(each))
+    return TransportError(
+        f"the storage said that {_named(files[0])} is not there, and then that it is: run it again"
+    )
 
 
 def _raise_storage(table: Table, error: Exception) -> None:
@@ -257,22 +269,20 @@ def batches_of(
     `reading` does, also for a whole file with other rows than the table says; `whole`: the reader takes all
     rows of its origin. That they are all is known after the last one, so nobody acts on them before.
 
-    A row-level delete that is gone or damaged shows as an error at the data file. So deletes are looked at,
-    too: one that is gone is to blame, and one that is damaged where the data file turns out to be whole.
+    A row-level delete that is damaged shows as an error at the data file. So deletes are looked at, too,
+    where the data file turns out to be whole.
     """
     rows, spans = 0, {name: bounds(table, task.file, name) for name in _BOUNDED}
     try:
-        with reading(table, task.file):
+        with reading(table, task.file, *task.delete_files):
             for batch in reader.to_record_batches([task]):
                 rows += batch.num_rows
                 _check_rows(table, task, _strange(batch, spans))
                 yield batch
-    except (Unreadable, Misread) as error:
+    except Misread as error:
         for deletes in task.delete_files:
-            if absent(table, [deletes.file_path]):
-                raise Unreadable(table, deletes, gone(deletes)) from error
-            if isinstance(error, Misread) and (wrong := _looked_again(table, deletes)):
-                raise Unreadable(table, deletes, _what(deletes, error, wrong)) from error
+            if wrong := _looked_again(table, deletes):
+                raise Unreadable(table, deletes, _cut_off(deletes, wrong)) from error
         raise
     if whole:
         _check_rows(table, task, _other_count(table, task, rows))
@@ -366,9 +376,9 @@ def rows_shown(table: Table, task: FileScanTask, *, where: BooleanExpression = _
     return sum(batch.num_rows for batch in batches_of(table, reader, task))
 
 
-def gone(file: DataFile) -> str:
+def gone(file: DataFile | str) -> str:
     """One phrase that says that the file is not there."""
-    return f"file is gone: {_last(file.file_path)}"
+    return f"{_kind(file)} is gone: {_last(_path(file))}"
 
 
 def spans(hours: Collection[int]) -> list[str]:
@@ -391,12 +401,6 @@ def _kind(file: DataFile | str) -> str:
 
 def _named(file: DataFile | str) -> str:
     return f"{_kind(file)} {_last(_path(file))}"
-
-
-def _what(file: DataFile | str, error: Exception, wrong: str) -> str:
-    if isinstance(error, FileNotFoundError):
-        return f"{_kind(file)} is gone: {_last(_path(file))}"
-    return _cut_off(file, wrong)
 
 
 def _cut_off(file: DataFile | str, wrong: str) -> str:

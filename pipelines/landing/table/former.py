@@ -208,10 +208,14 @@ def uuid_of(io: FileIO, path: str) -> str | None:
     """Whose metadata file it is; None when nobody can say, since it was cut off or overwritten.
 
     Reads its first bytes only: all writers put the id there, and the file may hold megabytes.
-    Raises FileNotFoundError, and OSError when the storage does not answer.
+    Raises FileNotFoundError when the storage says twice that it is not there, and OSError when it does not
+    answer. Story: one answer is wrong, about the metadata of another table in this folder. Believed, it would
+    let that table's files be swept as leftovers of ours.
     """
-    with io.new_input(path).open(seekable=False) as stream:
-        head = stream.read(_HEAD_BYTES)
+    try:
+        head = _head(io, path)
+    except FileNotFoundError:
+        head = _head(io, path)
     if path.endswith(f".gz{_ENDING}"):
         try:
             head = zlib.decompressobj(_GZIP_BITS).decompress(head)
@@ -219,6 +223,11 @@ def uuid_of(io: FileIO, path: str) -> str | None:
             return None
     found = _UUID.search(head)
     return found[1].decode().lower() if found else None
+
+
+def _head(io: FileIO, path: str) -> bytes:
+    with io.new_input(path).open(seekable=False) as stream:
+        return bytes(stream.read(_HEAD_BYTES))
 
 
 def read(io: FileIO, path: str) -> TableMetadata | None:
