@@ -6,7 +6,8 @@
 
 Each end is resolved and installed with the wheel into an environment of its own outside of the checkout (1.3
 GB, removed again). Then it lands a small file: `sls-lake init`, and `sls-lake demo --logs`, which lands by
-Dagster and Spark, builds dbt's view, and proves the table against the file. Ends with 1 where one fails.
+Dagster and Spark, builds dbt's view, and proves the table against the file. The demo lies on a disk, so a
+client of an object store is made beside. Ends with 1 where one fails.
 """
 
 import os
@@ -27,6 +28,10 @@ from tests.worlds.wheel import wheel
 ENDS = {"oldest": "lowest-direct", "newest": "highest"}
 SHOWN = "dagster pyspark dbt-core dbt-spark pyiceberg pyarrow pandas numpy protobuf sqlalchemy click".split()
 PROVEN = "3 records in the file, 3 in the service, each once"
+_CLIENT = """from pipelines.landing.table.object_store import file_io
+told = {"s3.endpoint": "http://127.0.0.1:9", "s3.region": "us-east-1", "s3.anonymous": "true"}
+file_io(told, "s3://lake/file").fs_by_scheme("s3", "lake")
+"""
 _LINES = (
     "time,order_no,amount",
     "2026-11-20T10:00:00Z,A-1,19.90",
@@ -80,6 +85,7 @@ def tried(end: str, folder: Path, made: Path) -> dict[str, str]:
         shutil.copy(jar, project / "var" / "jars")
     (folder / "orders.csv").write_text("\n".join(_LINES) + "\n", encoding="utf-8")
     around = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(folder), "DO_NOT_TRACK": "1"}
+    said([programs / "python", "-c", _CLIENT], project, around)
     said([programs / "sls-lake", "init", "."], project, around)
     proof = said([programs / "sls-lake", "demo", "--logs", folder / "orders.csv"], project, around)
     if PROVEN not in proof:

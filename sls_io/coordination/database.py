@@ -9,6 +9,7 @@ An address may have a password in it; what is said of a database never has.
 """
 
 import contextlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -33,6 +34,8 @@ DRIVERS = {
 }
 """Database -> what SQLAlchemy is told when the address names no driver."""
 _CONNECTIONS_MAX = 4
+_PARTS = re.compile(r"[\w+]+://(?P<user>[^:/]*(?::[^@]*)?@)?(?P<place>.*)", re.DOTALL)
+"""An address as SQLAlchemy reads it: a password ends at the first @."""
 
 
 class Database:
@@ -157,7 +160,7 @@ def parsed(address: str) -> URL:
     if kind not in DRIVERS:
         known = ", ".join(DRIVERS)
         raise ConfigError(f"a database of the kind {printable(kind)!r} is not known: {known}")
-    check_one_at(url, "the address of the database")
+    check_one_at(address, "the address of the database")
     if kind == "sqlite" and (url.database or ":memory:") == ":memory:":
         raise ConfigError("sqlite:// without a file is a database that no other process sees; name a file")
     if kind == "sqlite" and (url.database or "").startswith("file:"):
@@ -165,13 +168,18 @@ def parsed(address: str) -> URL:
     return url.set(drivername=DRIVERS[kind]) if url.drivername == kind else url
 
 
-def check_one_at(url: URL, what: str) -> None:
+def check_one_at(address: str, what: str) -> None:
     """Raises ConfigError where an address may have an @ in its password: which of two ends it nobody can
     tell, and what is behind the first one would be shown as a host.
 
-    Worked example: `postgresql://lake:p@ss/w%rd@db/lake` has the host `ss` and the database `w%rd@db/lake`.
+    Worked example: `postgresql://lake:p@ss/w%rd@db/lake` has the host `ss` and the database `w%rd@db/lake`,
+    and `postgresql://lake:p@ss?wd@db/lake` has the host `ss` and an option. Without a user an option may have
+    one: `postgresql://db/lake?user=lake@server`.
     """
-    if url.get_backend_name() != "sqlite" and "@" in f"{url.host or ''}{url.database or ''}":
+    if make_url(address).get_backend_name() == "sqlite" or not (parts := _PARTS.fullmatch(address)):
+        return
+    place, _, options = parts["place"].partition("?")
+    if "@" in (f"{place}{options}" if parts["user"] else place):
         raise ConfigError(
             f"{what} has more than one @: write what the password has of its own in percent: "
             "@ as %40, / as %2F, : as %3A, # as %23, ? as %3F, % as %25"

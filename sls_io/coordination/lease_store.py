@@ -27,7 +27,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sls_io.coordination.cells import StrangeCell, rows
 from sls_io.coordination.database import Answer, Database
 from sls_io.coordination.lease import FREE, Lease, Take, View
-from sls_io.coordination.lease_tables import INSTANCES, LEASES, SIGNATURE_CHARS_MAX, ensure, made
+from sls_io.coordination.lease_tables import INSTANCES, LEASES, SIGNATURE_CHARS_MAX, STEPS, ensure, made
 from sls_io.values.errors import ConfigError, StoreBroken
 from sls_io.values.window import Cursor
 
@@ -130,7 +130,11 @@ class SqlLeases:
         return self._database.name
 
     def there(self) -> bool:
-        return made(self._database)
+        return made(self._database) is not None
+
+    def is_newest(self) -> bool:
+        """Whether the tables are as this release has them: the next claim changes nothing of them."""
+        return made(self._database) == STEPS[-1]
 
     def prepare(self) -> None:
         ensure(self._database)

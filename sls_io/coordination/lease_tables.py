@@ -66,12 +66,13 @@ LEASES = Table(
 `weight` raw bytes a second of receive time. The last one is ours: LogHub's own library counts shards."""
 
 
-def made(database: Database) -> bool:
-    """Whether the tables have been made there; a file that is not there is not made for the question.
+def made(database: Database) -> str | None:
+    """The step of the tables that are there, None where nobody made them; a file that is not there is not
+    made for the question.
 
     Raises as `ensure` for tables that are not ours, and for one that is gone.
     """
-    return database.there() and database.ask(lambda connection: _step(connection, database.name)) is not None
+    return database.ask(lambda connection: _step(connection, database.name)) if database.there() else None
 
 
 def ensure(database: Database) -> None:
@@ -92,7 +93,7 @@ def _step(connection: Connection, name: str) -> str | None:
     reads of the step that they were made: they would be lost. So the step, which is written last, is read
     first.
     """
-    step = _version(connection)
+    step = _version(connection, name)
     looked = inspect(connection)
     there = [table for table in METADATA.sorted_tables if looked.has_table(table.name)]
     for table in there:
@@ -111,11 +112,19 @@ def _step(connection: Connection, name: str) -> str | None:
     return step
 
 
-def _version(connection: Connection) -> str | None:
+def _version(connection: Connection, name: str) -> str | None:
+    """The step that is written there. Raises ConfigError for one of a newer release."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).first()
-    return None if found is None else str(found[0] or "")
+    step = None if found is None else str(found[0] or "")
+    if step is not None and step not in STEPS:
+        raise ConfigError(
+            f"database {name}: the tables of leases are of step {printable(repr(step))}, which this "
+            f"release does not know; it needs {STEPS[-1]}: run the newest release everywhere. Where "
+            f"no newer one was, somebody edited it: drop the table {VERSION_TABLE}; a claim makes it anew"
+        )
+    return step
 
 
 def _migrate(connection: Connection, name: str) -> None:
@@ -124,14 +133,7 @@ def _migrate(connection: Connection, name: str) -> None:
     from alembic.config import Config
 
     with _alone(connection):
-        step = _version(connection)
-        if step is not None and step not in STEPS:
-            raise ConfigError(
-                f"database {name}: the tables of leases are of step {printable(repr(step))}, which this "
-                f"release does not know; it needs {STEPS[-1]}: run the newest release everywhere. Where "
-                f"no newer one was, somebody edited it: drop the table {VERSION_TABLE}; a claim makes it anew"
-            )
-        if step == STEPS[-1]:
+        if _version(connection, name) == STEPS[-1]:
             return
         config = Config(attributes={"connection": connection, "version_table": VERSION_TABLE})
         config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))

@@ -265,7 +265,9 @@ def test_a_lease_of_an_earlier_step_keeps_its_checkpoint_and_gets_a_weight_once_
         connection.execute(text(f"INSERT INTO {LEASES.name} VALUES {rows}"))
     engine.dispose()
     store = SqlLeases(database, group="g", signature="s")
+    assert store.there() and not store.is_newest()
     store.prepare()
+    assert store.is_newest()
     before = {shard: Lease(shard, 7, "me", "me", Cursor(500), 1_700_000_000_000) for shard in (0, 1)}
     assert store.read().leases == before
     store.free("somebody else", [7], 1_700_000_000_500, {0: 4000})
@@ -400,6 +402,8 @@ def test_a_wrong_password_is_said_without_it(kind: str, databases: Databases) ->
         ("postgresql://me:secret@host:port/db", "is none: write KIND"),
         ("postgresql://me:a@secret@host/db", "more than one @"),
         ("postgresql://me:a@s/secret@host/db", "more than one @.* / as %2F"),
+        ("postgresql://me:a@secret?x@host/db", "more than one @.* ? as %3F"),
+        ("postgresql://me:a@secret?x=1@host/db", "more than one @"),
         ("oracle://me:secret@host/db", "'oracle' is not known: sqlite, postgresql, mysql, mariadb"),
         ("sqlite://", "name a file"),
         ("mysql+nodriver://me:secret@host/db", "mysql.nodriver is not installed here"),

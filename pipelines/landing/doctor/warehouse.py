@@ -19,6 +19,7 @@ from contextlib import suppress
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
 from pipelines.landing.commit import publish
@@ -148,7 +149,8 @@ class Scratch:
 
     def _room(self, folder: str) -> Came | str:
         """Files of nine times as many raw bytes are what `docs/sizing.md` has measured of access logs."""
-        free = shutil.disk_usage(folder.removeprefix("file://")).free
+        _, _, path = PyArrowFileIO.parse_location(folder)
+        free = shutil.disk_usage(path).free
         most = self._logstore.budget.bytes_max / _RAW_A_BYTE
         said = f"all four; {free / 1e9:.2f} GB are free"
         if free >= most:

@@ -20,7 +20,7 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
-from sqlalchemy import ColumnElement, event, make_url, or_, select, update
+from sqlalchemy import ColumnElement, event, or_, select, update
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import Session
 
@@ -158,7 +158,7 @@ def busy_s(longest_s: float) -> float:
 def check_address(uri: str) -> None:
     """Raises ConfigError for an address of a server whose password is not as an address has it."""
     with suppress(ArgumentError, ValueError):  # no address at all: who opens it says so
-        check_one_at(make_url(uri), "PYICEBERG_CATALOG__LAKE__URI")
+        check_one_at(uri, "PYICEBERG_CATALOG__LAKE__URI")
 
 
 def wait_no_longer(catalog: SqlCatalog) -> None:
