@@ -17,6 +17,7 @@ from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.operations.mend import Mend, plan_mend
+from pipelines.landing.table.commands import shown
 from sls_io.values.errors import ConfigError
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, group
@@ -263,3 +264,26 @@ def test_a_column_that_another_engine_filled_keeps_its_values(started: World) ->
     kept = {n: row["country"] for n, row in by_n(started).items() if row["country"] is not None}
     assert 101 not in kept and len(kept) == 19 and all(c == f"c{n}" for n, c in kept.items())
     started.assert_proved()
+
+
+def test_a_row_with_an_error_is_named_where_only_others_are_filled_or_compared(started: World) -> None:
+    """Three of the eight have the path that is asked for, and their other error stays."""
+    again = f"sls-lake backfill --mode errors --local --from {HOUR} --execute"
+    columns = {"n": "long", "status": "int", "at": "timestamp(iso, UTC)", "path": "string"}
+    started.logstore = started.changed(columns=columns)
+    asked = started.lake, started.logstore
+    with started.client as client:
+        filled = plan_mend(*asked, client, range(HOUR0, HOUR0 + 1), kept_in="rest")
+        assert filled.view.unread == 8 and [*map(shown, filled.view.then())] == [again]
+        assert any("8 rows of these hours have an error" in note.text for note in filled.view.said())
+        started.land()
+
+        with pytest.raises(ConfigError, match="8 rows with an error have nothing in a column") as caught:
+            plan_forget_where(*asked, client, "path = '/p'")
+        assert [*map(shown, caught.value.cures)] == [again]
+        assert execute(started.lake, plan_mend(*asked, client, range(HOUR0, HOUR0 + 1)))
+        view = plan_forget_where(*asked, client, "path = '/p'").view
+
+    assert (view.rows, view.unread) == (3, 5)
+    assert [*map(shown, view.then())] == [again]
+    assert any("5 rows with an error have nothing" in note.text for note in view.said())

@@ -19,7 +19,7 @@ the columns are, and the reason that the person gives; of a value that may not l
 swept.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -43,7 +43,16 @@ from pipelines.landing.ledger.start import known
 from pipelines.landing.ledger.state import facts, held_columns
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
-from pipelines.landing.operations.removal import Forget, Removal, deed_of, files_of, whole_before
+from pipelines.landing.operations.removal import (
+    UNREAD,
+    Forget,
+    Removal,
+    deed_of,
+    files_of,
+    read_again,
+    span_of,
+    whole_before,
+)
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.contract import SYSTEM_COLUMNS, Contract
 from pipelines.landing.table.lake import Lake
@@ -91,12 +100,32 @@ def plan_forget_where(
     salt, barred = _barred(place, asked, contract, mine=not origin) if from_now_on else ("", frozenset[Bar]())
     if not without_missing:
         _check_none_missing(place)
-    tasks = files_of(place, asked)
-    leaving = Slice()
-    whole: list[FileScanTask] = []
-    partly: list[FileScanTask] = []
+    leaving, whole, partly, unread = _looked(place, asked, Spread(engine))
+    news = barred - bars_of(place.state, place.origin)
+    if not leaving.cells and not news:
+        standing = " and none may land" if from_now_on else ""
+        told = UNREAD.format(unread.rows) if unread.cells else "nothing to do"
+        raise ConfigError(
+            f"no row of {place.origin.logstore} in {place.name} is taken by that{standing}: {told}",
+            cures=read_again(span_of(unread)),
+        )
+    deed = deed_of(_about(asked, from_now_on), reason)
+    removal = Removal(
+        place, later, asked, leaving, whole, partly, deed, barred=barred, salt=salt, unread=unread
+    )
+    return removal.planned()
+
+
+_Files = tuple[FileScanTask, ...]
+
+
+def _looked(place: Place, asked: Where, spread: Spread) -> tuple[Slice, _Files, _Files, Slice]:
+    """(the rows that leave, the files that leave whole, those that are written anew, the rows that nobody
+    could compare)."""
+    tasks, leaving = files_of(place, asked), Slice()
+    whole, partly = list[FileScanTask](), list[FileScanTask]()
     take = partial(_taken, asked, edges([place.ledger]), place.ledger.origin)
-    found = unless_wrong(Spread(engine).each_file(place.table, tasks, take))
+    found = unless_wrong(spread.each_file(place.table, tasks, take))
     for task, (taken, live) in zip(tasks, found, strict=True):
         if taken:
             leaving = leaving.plus(slices.sorted_by(place.ledger, taken))
@@ -104,16 +133,25 @@ def plan_forget_where(
             # count: with rows of others in it, or with row-level deletes, it is written anew.
             owned = live if not task.delete_files and live == task.file.record_count else -1
             (whole if sum(cell.rows for cell in taken) == owned else partly).append(task)
-    news = barred - bars_of(place.state, place.origin)
-    if not leaving.cells and not news:
-        standing = " and none may land" if from_now_on else ""
-        raise ConfigError(
-            f"no row of {place.origin.logstore} in {place.name} is taken by that{standing}: nothing to do"
-        )
-    deed = deed_of(_about(asked, from_now_on), reason)
-    return Removal(
-        place, later, asked, leaving, tuple(whole), tuple(partly), deed, barred=barred, salt=salt
-    ).planned()
+    unread = slices.slice_of(place, _with_errors(place, tasks), _unread(asked), spread)
+    return leaving, tuple(whole), tuple(partly), unread
+
+
+def _unread(asked: Where) -> Where:
+    """Rows that may have, in the bytes that they keep, what the filter names and no column shows.
+
+    Story: an order has an amount that is no number, so the row keeps its bytes. Later the key `who` is
+    declared, older rows are filled from `__rest__`, and the rows of one person leave. The row with the error
+    had nothing in `who`, stayed, and all was green.
+    """
+    named = (f'"{column.replace(chr(34), chr(34) * 2)}" is null' for column in asked.columns)
+    return parse(f"__error__ is not null and ({' or '.join(named)})", asked.schema)
+
+
+def _with_errors(place: Place, tasks: Iterable[FileScanTask]) -> list[FileScanTask]:
+    """Files that may have rows with an error: all but those whose writer counted them."""
+    column = place.table.schema().find_field("__error__").field_id
+    return [t for t in tasks if (t.file.null_value_counts or {}).get(column) != t.file.record_count]
 
 
 def _taken(

@@ -26,21 +26,21 @@ from typing import Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import And
+from pyiceberg.expressions import And, NotNull
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.barring import Barring
 from pipelines.landing.commit import authored
-from pipelines.landing.commit.effect import Effect
+from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.planned import Planned, Tools
 from pipelines.landing.contents import cells, kept, rest, rewrite, slices
 from pipelines.landing.contents.spread import Spread, unless_wrong
 from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger.barred import barring_of, bars_of
 from pipelines.landing.ledger.place import Place, look
-from pipelines.landing.ledger.reading import spans, tasks_of
+from pipelines.landing.ledger.reading import live_rows, spans, tasks_of
 from pipelines.landing.ledger.state import held_columns
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
@@ -49,6 +49,7 @@ from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract, partition_of
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.transform import Transform
+from sls_io.values.cures import Cure
 from sls_io.values.errors import ConfigError, InvariantBroken, LandingConflict
 from sls_io.wire.client import SlsClient
 
@@ -70,8 +71,11 @@ class Mend(Effect):
     mended   those that would have none any more; `changed` counts those, too, that keep another one
     files    files that would be written anew
     barred   rows that would leave, since they turn out to have a value that may not land
+    unread   rows of these hours with an error, where only others are read again; their hours `reread`
     left     cause -> rows that would still have it
     """
+
+    QUIET = frozenset({"unread", "reread"})
 
     mode: Kept
     table: str
@@ -82,10 +86,24 @@ class Mend(Effect):
     files: int
     left: dict[str, int]
     barred: int = 0
+    unread: int = 0
+    reread: str = ""
 
     @property
     def headline(self) -> str:
         return f"{self.table}: rows of these hours {_ABOUT[self.mode]}, read again with today's contract"
+
+    def said(self) -> Iterable[Note]:
+        if self.unread:
+            yield Note(
+                f"{self.unread:,} rows of these hours have an error: their columns are filled from the bytes "
+                "that they keep, and not by this",
+                "warn",
+            )
+
+    def then(self) -> Iterable[Cure]:
+        does = "reads rows with an error again"
+        return (commands.of_hours(commands.ERRORS, self.reread, does),) if self.reread else ()
 
 
 _NONE: Mapping[str, int] = {}
@@ -279,6 +297,8 @@ def plan_mend(
         if found.changed:
             _check_accounted(place, task)
             tasks.append(task)
+    errors = And(slices.mine(place, hours), NotNull(term="__error__"))
+    unread = live_rows(place.table, where=errors) if kept_in == "rest" else 0
     view = Mend(
         kept_in,
         place.name,
@@ -289,6 +309,8 @@ def plan_mend(
         len(tasks),
         dict(Counter(whole.left).most_common()),
         whole.barred,
+        unread,
+        spans(hours)[0] if unread else "",
     )
     if not tasks:
         return Planned(view, place, None, nothing=f"no row of these hours of {view.table} would change")

@@ -37,11 +37,17 @@ from pipelines.landing.contents.where import Where
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.barred import bars_of
 from pipelines.landing.ledger.place import Place
-from pipelines.landing.ledger.reading import tasks_of
+from pipelines.landing.ledger.reading import spans, tasks_of
 from pipelines.landing.ledger.values import Deed, Forgotten, Operation
+from pipelines.landing.table import commands
 from sls_io.values.claim import GAP_SKIPPED, Ledger, ShardLedger
+from sls_io.values.cures import Cure
 from sls_io.values.errors import InvariantBroken, LandingConflict, printable
 
+UNREAD = (
+    "{:,} rows with an error have nothing in a column of the filter, so nobody compared what the bytes that "
+    "they keep say of it"
+)
 REASON_CHARS_MAX = 200
 """Of the reason that a person gives, which the table keeps for ever."""
 
@@ -60,10 +66,11 @@ class Forget(Effect):
               forgotten hour cannot land any more
     barred    values that may not land from then on, or, where that `ends`, may again
     standing  values of the logstore that may not land now
+    unread    rows with an error that have nothing in a column of the filter, of the receive hours `reread`
     """
 
     WHAT = "{table}: rows of {origin} are to leave for good"
-    QUIET = frozenset({"before", "barred", "standing", "unlanded"})
+    QUIET = frozenset({"before", "barred", "standing", "unlanded", "unread", "reread"})
 
     table: str
     origin: str
@@ -79,6 +86,8 @@ class Forget(Effect):
     barred: int = 0
     ends: bool = False
     standing: int = 0
+    unread: int = 0
+    reread: str = ""
 
     @property
     def headline(self) -> str:
@@ -107,8 +116,15 @@ class Forget(Effect):
             )
         if self.what:
             yield Note(f"the table will say of it: {self.what}")
+        if self.unread:
+            yield Note(UNREAD.format(self.unread), "warn")
         if self.rows:
-            yield Note("older snapshots hold the rows until they are expired")
+            yield Note(
+                "older snapshots hold the rows until they are expired, and longer under a tag or branch"
+            )
+
+    def then(self) -> Iterable[Cure]:
+        return read_again(self.reread)
 
 
 def _unlanded(entry: ShardLedger) -> int:
@@ -132,6 +148,7 @@ class Removal:
     before: int = 0
     barred: frozenset[Bar] = frozenset()
     salt: str = ""
+    unread: Slice = field(default_factory=Slice)
 
     def planned(self) -> Planned[Forget]:
         """As data. Raises LedgerBroken for rows that nothing explains."""
@@ -154,6 +171,8 @@ class Removal:
             unlanded=sum(map(_unlanded, self.place.ledger.shards.values())) if self.before else 0,
             barred=len(self.barred),
             standing=len(bars_of(self.place.state, self.place.origin)),
+            unread=self.unread.rows,
+            reread=span_of(self.unread),
         )
         return Planned(view, self.place, None, work=partial(self._work, view))
 
@@ -262,6 +281,18 @@ def deed_of(about: str, reason: str) -> Deed:
     """
     note = printable(reason.strip())[:REASON_CHARS_MAX]
     return Deed(Operation.FORGET, f"{about}: {note}" if note else about)
+
+
+def span_of(found: Slice) -> str:
+    """The receive hours of these rows, from the first to the last; "" where there are none."""
+    hours = {cell.hour for cell in found.cells}
+    return spans(range(min(hours), max(hours) + 1))[0] if hours else ""
+
+
+def read_again(span: str) -> tuple[Cure, ...]:
+    """What fills the columns of rows with an error from their bytes; nothing for no hours."""
+    does = "reads rows with an error again; then ask once more"
+    return (commands.of_hours(commands.ERRORS, span, does),) if span else ()
 
 
 def files_of(place: Place, where: Where) -> list[FileScanTask]:
