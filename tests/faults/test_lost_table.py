@@ -210,6 +210,28 @@ def test_a_catalog_from_an_older_backup_is_refused_until_the_newest_metadata_is_
     assert again["code"] == EXIT_USAGE and "newest metadata" in again["error"]
 
 
+def test_no_loss_is_named_while_the_folder_has_one_commit_more_than_a_restored_catalog(
+    landed: World, command: Command
+) -> None:
+    old = landed.table.metadata_location
+    land(landed, 10)
+    newest = landed.table.metadata_location
+    change(landed, f"update iceberg_tables set metadata_location = '{old}'")
+    landed.put(5)
+    retention_takes_all(landed)
+    age(folder_of(landed))
+
+    told = command("verify")
+    assert told["code"] == EXIT_FAILED and "older state" in str(told["problems"])
+    with pytest.raises(LedgerBroken, match="names an older state") as refused:
+        landed.run().land()
+    assert REGISTER.words in [cure.words for cure in refused.value.cures if isinstance(cure, Call)]
+    assert command("table", "register", "--execute")["metadata"] == newest
+    landed.land()
+    assert len(landed.table_rows()) == 60
+    landed.assert_proved()
+
+
 def test_what_a_refused_or_killed_commit_left_is_no_newer_state(landed: World) -> None:
     name = Path(landed.table.metadata_location).name
     left = name.replace(f"{number_of(name):05d}-", f"{number_of(name) + 1:05d}-")

@@ -104,3 +104,17 @@ def test_the_cure_that_verify_prints_for_metadata_shows_the_call_that_works(
     land(calm, 5)
     calm.assert_each_log_once()
     assert command("verify")["code"] == 0
+
+
+def test_an_older_state_is_registered_by_its_name_alone_and_says_what_that_undoes(
+    world: World, command: Command
+) -> None:
+    land(world, 20)
+    old = world.table.metadata_location
+    assert command("table", "forget", "--where", "n = 3", "--execute")["rows"] == 1
+
+    dry = command("table", "register", "--metadata", old)
+
+    assert any("a later state" in text and "removed for good are back" in text for text in dry["trouble"])
+    assert command("table", "register")["code"] == EXIT_USAGE
+    assert len(world.table_rows()) == 19

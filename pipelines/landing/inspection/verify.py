@@ -26,10 +26,11 @@ from pipelines.landing.inspection.proving import prove
 from pipelines.landing.inspection.whole import Chosen, no_file
 from pipelines.landing.ledger.reading import Misread
 from pipelines.landing.ledger.start import check_origin, find_table
-from pipelines.landing.ledger.state import TableState, facts, read_state
+from pipelines.landing.ledger.state import TableState, check_before_loss, facts, read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
 from pipelines.landing.table.lake import Lake, NoMetadata
+from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import Breach, LedgerBroken
 from sls_io.values.window import HOUR_S
 from sls_io.wire.client import Origin, SlsClient
@@ -72,6 +73,11 @@ def _verified(logstore: Logstore, lake: Lake, client: SlsClient, asked: Scope) -
         return opened
     table, state, origin = opened
     evidence = gather(logstore, client, table, state, origin, asked)
+    try:
+        if any(answer.lost for answer in evidence.answers.values()):
+            check_before_loss(table, SYSTEM_CLOCK.now())
+    except LedgerBroken as error:
+        return Proof(logstore.table, origin.id, problems=(str(error),), cures=error.cures)
     proof, wrong = prove(evidence)
     proof = _with_why_none(lake, logstore, client, evidence, proof)
     case = cures.Case(lake, logstore, client, table, state, evidence.there.counted.files)

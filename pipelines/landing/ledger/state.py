@@ -35,7 +35,7 @@ from pipelines.landing.ledger.values import Adopted, Forgotten, Landed, Operatio
 from pipelines.landing.ledger.ways_back import newest_forgotten, pasts, ways
 from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Held
-from pipelines.landing.table.former import newer, number_of, strangers
+from pipelines.landing.table.former import newer, strangers
 from pipelines.landing.table.lake import ANSWER_S
 from pipelines.landing.table.trouble import is_storage, storage_trouble
 from pipelines.landing.table.usable import check_usable
@@ -46,6 +46,8 @@ from sls_io.values.errors import Breach, LedgerBroken, TransportError
 
 _OF_CONTRACT = frozenset({Operation.COLUMNS, Operation.ERRORS, Operation.REPLACE, Operation.REST})
 _OTHERS_NAMED_MAX = 3
+_AT_WORK_S = 3600
+"""What was written before that is nobody's who is about to commit it."""
 _DIGITS_MAX = 20
 """Digits of a number in a summary that another engine may have written: a long has fewer."""
 
@@ -153,19 +155,21 @@ def _moments(texts: Mapping[str, str]) -> Mapping[str, int]:
     return {origin: int(text) for origin, text in plain.items()}
 
 
-def check_newest(table: Table) -> None:
+def check_newest(table: Table, *, before_s: float = 0.0) -> None:
     """Prove that the catalog does not name an older state of the table than there was.
 
     Story: the catalog's database comes back from a backup of last week. The ledger in it is as true as
     it was then, so all of the week would be landed once more, what retention took would become a gap,
     and the sweep would delete the week's own files, which no snapshot refers to any more.
 
+    `before_s`: a state that is one commit further counts as well, where it was written before that time (unix
+    seconds).
+
     Raises LedgerBroken, or TransportError when the storage or the catalog does not answer.
     """
     name, mine = ".".join(table.name()), str(table.metadata.table_uuid)
     try:
-        found = newer(table.io, table.metadata_location, mine)
-        if found is None:
+        if newer(table.io, table.metadata_location, mine, before_s=before_s) is None:
             return
         # Commits that came between the table's load and the listing are no trouble.
         again = answered(
@@ -173,10 +177,11 @@ def check_newest(table: Table) -> None:
             deadline_s=ANSWER_S,
             waits_for="the Iceberg catalog",
         )
+        found = newer(again.io, again.metadata_location, mine, before_s=before_s)
     except Exception as error:  # every catalog has its own exceptions
         told = storage_trouble(table.location(), error) if is_storage(error) else type(error).__name__
         raise TransportError(f"nobody can say whether {name} is its newest state: {told}") from error
-    if number_of(again.metadata_location) + 1 < found.number:
+    if found is not None:
         named = again.metadata_location.rsplit("/", 1)[-1]
         raise LedgerBroken(
             f"the catalog names an older state of table {name} ({named}) than there was: its folder has "
@@ -184,6 +189,18 @@ def check_newest(table: Table) -> None:
             "was landed on the older state and nothing deleted",
             cures=(commands.REGISTER,),
         )
+
+
+def check_before_loss(table: Table, now_s: float) -> None:
+    """The same for who is about to name a loss: a state that is one commit further counts as well.
+
+    Story: the catalog comes back from the copy of before the last landing, and retention takes the logs of
+    that. What one commit more left may be a killed run's, so landings go on (`newer`); but these would call
+    lost what lies in the folder, whole. A person registers it, whoever left it: its rows are what they say.
+
+    Raises as `check_newest`.
+    """
+    check_newest(table, before_s=now_s - _AT_WORK_S)
 
 
 def check_ancestry(table: Table) -> None:

@@ -133,11 +133,7 @@ def plan_register(
     best = ranked[-1]
     table, notes = table_of(lake, name, best), renamed
     trouble = [f"{v.name} is newer and cannot be read" for v in unreadable if v.number > best.version.number]
-    if _older_than_named(known, best, unreadable):
-        trouble.append(
-            f"the catalog names {_last(known.old or '')}, which is gone: what it had and {best.version.name} "
-            "has not is pulled again, or becomes a gap where retention has taken it"
-        )
+    trouble += _undone(known, best, unreadable)
     state = facts(table, damaged_too=True)
     trouble += _unsound(table, state)
     try:
@@ -268,16 +264,22 @@ def _renamed(lake: Lake, name: str, known: CatalogEntry, table_uuid: str) -> lis
     )
 
 
-def _older_than_named(known: CatalogEntry, best: Candidate, unreadable: list[Version]) -> bool:
-    """Whether the catalog names a later state than `best`, or another one of its number, which is gone.
+def _undone(known: CatalogEntry, best: Candidate, unreadable: list[Version]) -> Iterator[str]:
+    """What is undone where the catalog names a later state than `best`, or another one of its number.
 
-    Worked example: `best` is 00041-a. A catalog that names 00044-x, which is gone, had three commits more:
-    True. So it had with 00041-b, another one of that number: True. With 00041-a itself, or with 00040: False.
-    Where 00044-x is there and cannot be read, False as well: that is said as trouble of its own.
+    Worked example: `best` is 00041-a. A catalog that names 00044-x, gone or not, has three commits more. So
+    it has with 00041-b, another one of that number. With 00041-a itself, or with 00040, it has not. Where
+    00044-x is there and cannot be read, that is said as trouble of its own.
     """
-    if known.table is not None or known.old is None or known.old in {v.path for v in unreadable}:
-        return False
-    return known.old != best.version.path and number_of(known.old) >= best.version.number
+    named, path = known.old or "", best.version.path
+    if named in {"", path, *(v.path for v in unreadable)} or number_of(named) < best.version.number:
+        return
+    gone = ", which is gone" if known.table is None else ", a later state"
+    yield (
+        f"the catalog names {_last(named)}{gone}: what landed in it and not in {best.version.name} is pulled "
+        "again, or becomes a gap where retention has taken it; and what a person decided since is undone: "
+        "rows that were removed for good are back"
+    )
 
 
 def _last(path: str) -> str:

@@ -38,7 +38,7 @@ from pipelines.landing.ledger.start import (
     resolve_starts,
     waiting_before,
 )
-from pipelines.landing.ledger.state import check_ancestry, landed_snapshot, read_state
+from pipelines.landing.ledger.state import check_ancestry, check_before_loss, landed_snapshot, read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run import protocol
 from pipelines.landing.run.attempt import Attempt
@@ -429,6 +429,8 @@ class Run:
         """A try is known by the snapshot id that it would make: only by that can it be found again, also
         where it arrives after its answer was given up."""
         attempt = self._attempt
+        if effect.delta.change.gaps:
+            check_before_loss(attempt.table, self.clock.now())
         request = attempt.request(
             effect.delta,
             effect.ledger,

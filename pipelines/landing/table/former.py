@@ -242,18 +242,19 @@ def read(io: FileIO, path: str) -> TableMetadata | None:
         return None
 
 
-def newer(io: FileIO, metadata_location: str, table_uuid: str) -> Version | None:
+def newer(io: FileIO, metadata_location: str, table_uuid: str, *, before_s: float = 0.0) -> Version | None:
     """A version of the table that only a later state than `metadata_location` can have left.
 
     Two numbers further, and not one: a commit that was refused leaves a file with the next number. Who wrote
-    the one after that has found this one as the table's own.
+    the one after that has found this one as the table's own. `before_s`: one number further will do, where it
+    was written before that time (unix seconds), so that nobody is about to commit it.
     """
     number = number_of(metadata_location)
-    if number < 0:
-        return None
-    for version in versions(io, _parent(metadata_location)) or ():
-        if version.number <= number + 1:
+    for version in versions(io, _parent(metadata_location)) or () if number >= 0 else ():
+        if version.number <= number:
             return None
+        if version.number == number + 1 and version.modified_s >= before_s:
+            continue
         try:
             if uuid_of(io, version.path) == table_uuid:
                 return version
