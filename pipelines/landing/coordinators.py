@@ -177,11 +177,12 @@ def check_unheld(
 def _leases(logstore: Logstore, client: SlsClient, clock: Clock, known_as: str) -> "SqlLease":
     from sls_io.coordination.sql_lease import SqlLease
 
-    known = None if logstore.coordinator.weighs else 1
+    # Nothing comes to a closed shard: whoever counts shards must not count it as work beside an open one.
+    weighs = logstore.coordinator.weighs
     return SqlLease.at(
         _address(logstore),
         logstore.group,
-        lambda: {shard.id: known for shard in client.shards()},
+        lambda: {shard.id: None if weighs else int(not shard.readonly) for shard in client.shards()},
         signature=known_as or client.origin().id,
         assignor=logstore.coordinator.assignor,
         clock=clock,

@@ -33,7 +33,8 @@ ENDPOINT: Final = "{{ env.SLS_ENDPOINT }}"
 NO_COLUMNS: Final = ("columns: {}",)
 _SERVICE: Final = ("endpoint", "project", "logstore")
 _NOT_THERE: Final = ("logstorenotexist", "projectnotexist")
-_CALL_S = 5.0
+_CALL_S, _SAMPLE_CALL_S = 5.0, 15.0
+"""A call without and with a sample. All tries of one that a quota refuses take up to 12.5 s."""
 _BACK_S = (60, 3600, 86_400)
 """How far back the newest logs are looked for, until there are enough."""
 _PAGES_MAX = 20
@@ -163,8 +164,11 @@ def ask(named: Named, *, sample: bool = False) -> FirstLook:
     """The oldest log's hour of any shard, with `sample` the newest logs, too. Raises nothing: what cannot be
     asked is said.
 
-    Each call has 5 s and one try: a person waits at a prompt, and a start of today is a fine answer where the
-    service is slow. Of several shards the oldest log counts, of a logstore without any log this hour.
+    Without a sample each call has 5 s and one try: a person waits at a prompt, and a start of today is a fine
+    answer where the service is slow. Without its sample `new` writes nothing, so its calls are tried as often
+    as any reader's: others read these shards, too, and use up their quota for a second.
+
+    Of several shards the oldest log counts, of a logstore without any log this hour.
     """
     today = datetime.fromtimestamp(SYSTEM_CLOCK.now(), UTC).strftime("%Y-%m-%d-00:00")
     told, unset = filled({"service": named.service}, "the new defs.yaml")
@@ -172,8 +176,8 @@ def ask(named: Named, *, sample: bool = False) -> FirstLook:
         trouble = f"{', '.join(unset.values())} is not set"
         return FirstLook(today, f"Nobody could be asked for the oldest log, {trouble}: look.", trouble)
     try:
-        service = Service.model_validate({**told["service"], "tries_max": 1})
-        with SlsClient(service, deadline_s=_CALL_S) as client:
+        service = Service.model_validate({**told["service"], **({} if sample else {"tries_max": 1})})
+        with SlsClient(service, deadline_s=_SAMPLE_CALL_S if sample else _CALL_S) as client:
             heads = [client.head(shard) for shard in client.shards()]
             times = [client.cursor_time_s(h.shard.id, h.begin) for h in heads if h.begin < h.end]
             oldest_s = min(times, default=int(client.now_s()))

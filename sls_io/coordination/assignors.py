@@ -3,7 +3,8 @@
     assignor(members, weights, owners) -> shards of each member
 
     members  names, sorted, at least one
-    weights  shard -> what it weighs, in bytes or any other unit; sorted by shard
+    weights  shard -> what it weighs, in bytes or any other unit; sorted by shard. 0: nothing comes any more,
+             it is closed
     owners   shard -> the member that has it now; a shard that nobody has is not in it
 
 Every shard goes to exactly one member, and the same arguments give the same answer: each worker works
@@ -15,13 +16,17 @@ nothing stands by: it takes over when another one goes.
     sticky       equal numbers, and only what must move moves
     weighted     equal weight, as near as shards allow; what would gain little stays
 
+Those that count deal open shards first and closed ones apart from them. Story: sticky counted all alike.
+After splits one of two workers had the four closed parents and the other the four open children: equal
+numbers, so nothing ever moved, and one of them had nothing to do for ever.
+
 Moving a shard costs its new holder a wait, so `sticky` is what to take without a reason for another.
 Only what moves is handed over, the others are worked on meanwhile: the cooperative way of Kafka's
 consumers is not a kind of its own here. `named` finds one by its name, or a function of yours by
 `package.module:function`; `assigned` calls it and holds it to this contract.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sls_io.values.errors import ConfigError, printable
@@ -37,48 +42,75 @@ _WORTH = 10
 
 
 def range_(members: Sequence[str], weights: Mapping[int, int], owners: Mapping[int, str]) -> Assignment:
-    """Neighbouring shards together; the first members get one more where it does not come out even."""
-    shards, begin = sorted(weights), 0
-    found: dict[str, tuple[int, ...]] = {}
-    least, more = divmod(len(shards), len(members))
-    for place, member in enumerate(members):
-        end = begin + least + (place < more)
-        found[member] = tuple(shards[begin:end])
-        begin = end
-    return found
+    """Neighbouring shards together; the first members get one more where it does not come out even, of closed
+    shards those that come next.
+
+    Worked example: of the open shards 2 to 5 a gets 2 and 3, b 4, c 5. Of the closed ones, 0 and 1, b and c
+    get one each.
+    """
+    found: dict[str, list[int]] = {member: [] for member in members}
+    dealt = 0
+    for shards in _open_and_closed(weights):
+        least, more = divmod(len(shards), len(members))
+        first = dealt % len(members)
+        begin = 0
+        for place, member in enumerate([*members[first:], *members[:first]]):
+            end = begin + least + (place < more)
+            found[member] += shards[begin:end]
+            begin = end
+        dealt += len(shards)
+    return _sorted(found)
 
 
 def round_robin(members: Sequence[str], weights: Mapping[int, int], owners: Mapping[int, str]) -> Assignment:
-    """Dealt in order of their numbers, one to each member in turn."""
-    shards = sorted(weights)
-    return {member: tuple(shards[place :: len(members)]) for place, member in enumerate(members)}
+    """Dealt one to each member in turn, in order of their numbers, the closed ones last."""
+    shards = [shard for kind in _open_and_closed(weights) for shard in kind]
+    return _sorted({member: shards[place :: len(members)] for place, member in enumerate(members)})
 
 
 def sticky(members: Sequence[str], weights: Mapping[int, int], owners: Mapping[int, str]) -> Assignment:
-    """As many shards for each, give or take one, with as few moves as that needs.
+    """As many open shards for each, give or take one, and so of closed ones, with as few moves as that needs.
 
-    Who has more may keep one more, so that the remainder moves nothing; else the first by name get it. What
-    is beyond a member's number leaves from the end; it and what nobody has fill up the others in order.
+    Worked example: a has 0 to 3, b joins: two for each. a keeps its first two, and 2 and 3 go to b. Were 0
+    and 1 closed, each would get one of them and one of 2 and 3: a keeps 0 and 2, and 1 and 3 go to b.
+    """
+    found: dict[str, list[int]] = {member: [] for member in members}
+    for shards in _open_and_closed(weights):
+        for member, own in _evenly(members, shards, owners, found).items():
+            found[member] += own
+    return _sorted(found)
+
+
+def _evenly(
+    members: Sequence[str],
+    shards: Sequence[int],
+    owners: Mapping[int, str],
+    beside: Mapping[str, Sequence[int]],
+) -> dict[str, list[int]]:
+    """These shards shared by their number, with as few moves as that needs. `beside`: what each gets of the
+    others.
+
+    Who has more may keep one more, so that the remainder moves nothing; else those get it that have the least
+    `beside` them, the first by name first. What is beyond a member's number leaves from the end; it and what
+    nobody has fill up the others in order.
 
     Members act one after the other, so the answer must stay the same while they fill up. Story: the remainder
     went to the fullest. Of 2 shards too many for 25 each, y was the first to take its own and had 25: by then
     the fullest of all. The next to look gave y one more instead of taking it, and the shard lay for the two
     timeouts until y looked again.
-
-    Worked example: a has 0 to 3, b joins: two for each. a keeps its first two, and 2 and 3 go to b.
     """
-    kept = _kept(members, weights, owners)
-    least, more = divmod(len(weights), len(members))
-    fullest_first = sorted(members, key=lambda m: -max(least, len(kept[m])))
+    kept = _kept(members, shards, owners)
+    least, more = divmod(len(shards), len(members))
+    fullest_first = sorted(members, key=lambda m: (-max(least, len(kept[m])), len(beside[m])))
     wanted = {member: least + (place < more) for place, member in enumerate(fullest_first)}
     found = {member: kept[member][: wanted[member]] for member in members}
-    has = {shard for shards in found.values() for shard in shards}
+    has = {shard for own in found.values() for shard in own}
     # What nobody has comes first: it can be begun at once, a shard of another only after a wait.
-    left = sorted(weights.keys() - has, key=lambda s: (s in owners and owners[s] in found, s))
+    left = sorted({*shards} - has, key=lambda s: (s in owners and owners[s] in found, s))
     for member in sorted(members, key=lambda m: len(kept[m])):
         room = wanted[member] - len(found[member])
         found[member], left = found[member] + left[:room], left[room:]
-    return {member: tuple(sorted(shards)) for member, shards in found.items()}
+    return found
 
 
 def weighted(members: Sequence[str], weights: Mapping[int, int], owners: Mapping[int, str]) -> Assignment:
@@ -126,7 +158,7 @@ def weighted(members: Sequence[str], weights: Mapping[int, int], owners: Mapping
             kept[giver].remove(shard)
             load[giver] -= weighs[shard]
             give(shard, emptiest)
-    return {member: tuple(sorted(shards)) for member, shards in kept.items()}
+    return _sorted(kept)
 
 
 def _helping(shards: Sequence[int], weighs: Mapping[int, int], apart: int, worth: float) -> tuple[int, ...]:
@@ -250,12 +282,19 @@ def standing_by(assignment: Assignment) -> tuple[str, ...]:
     return tuple(member for member, shards in assignment.items() if not shards)
 
 
-def _kept(
-    members: Sequence[str], weights: Mapping[int, int], owners: Mapping[int, str]
-) -> dict[str, list[int]]:
-    """What each member has now, sorted."""
+def _kept(members: Sequence[str], shards: Iterable[int], owners: Mapping[int, str]) -> dict[str, list[int]]:
+    """What each member has of these shards now, sorted."""
     kept: dict[str, list[int]] = {member: [] for member in members}
-    for shard in sorted(weights):
+    for shard in sorted(shards):
         if owners.get(shard) in kept:
             kept[owners[shard]].append(shard)
     return kept
+
+
+def _open_and_closed(weights: Mapping[int, int]) -> tuple[list[int], list[int]]:
+    """The shards to which something comes, and the others; both sorted."""
+    return [s for s in sorted(weights) if weights[s]], [s for s in sorted(weights) if not weights[s]]
+
+
+def _sorted(found: Mapping[str, Iterable[int]]) -> Assignment:
+    return {member: tuple(sorted(shards)) for member, shards in found.items()}

@@ -165,7 +165,13 @@ def parsed(address: str) -> URL:
         raise ConfigError("sqlite:// without a file is a database that no other process sees; name a file")
     if kind == "sqlite" and (url.database or "").startswith("file:"):
         raise ConfigError("the address names its file by file:, write the path alone: sqlite:///FILE")
-    return url.set(drivername=DRIVERS[kind]) if url.drivername == kind else url
+    return with_driver(url)
+
+
+def with_driver(url: URL) -> URL:
+    """The address with our driver where it names none, else as it is. What SQLAlchemy would take for MySQL is
+    another package than the one that we ask for."""
+    return url.set(drivername=DRIVERS.get(url.drivername, url.drivername))
 
 
 def check_one_at(address: str, what: str) -> None:

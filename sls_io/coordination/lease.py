@@ -240,6 +240,20 @@ def members(view: View, watch: Watch, me: str, at_s: float, terms: Terms) -> tup
     return tuple(sorted({*instances, *owners, me}))
 
 
+def due_to(
+    view: View, watch: Watch, me: str, *, weights: Mapping[int, int], at_s: float, terms: Terms
+) -> tuple[int, ...]:
+    """The shards that the assignor gives to `me`; who gets none stands by."""
+    living = members(view, watch, me, at_s, terms)
+    owners = {
+        shard: lease.owner
+        for shard, lease in view.leases.items()
+        if lease.owner in living and (lease.lease_id == FREE or _alive(lease, watch, at_s, terms))
+    }
+    there = {shard: weight for shard, weight in weights.items() if shard in view.leases}
+    return assigned(terms.assignor, living, there, owners)[me] if there else ()
+
+
 def takes(
     view: View,
     watch: Watch,
@@ -254,7 +268,8 @@ def takes(
 
     What is free or expired is begun at once. A lease of a living owner is taken only with `from_living`;
     it is begun one timeout later. With the assignor `sticky` none is taken unless its owner has two more
-    than `me`, so it ends: where numbers differ by one, nobody is better off.
+    than `me`, of open shards or of closed ones, so it ends: where numbers differ by one, nobody is better
+    off.
 
     Worked example: a has the shards 0 to 3, b joins. `sticky` gives two to each: b takes 2 and 3 where it may
     take from the living, and begins a timeout later. At its next look each has two, and nothing moves.
@@ -262,15 +277,8 @@ def takes(
     An owner that is silent is no member, so the assignor shares out what it has, and all of that is begun at
     once.
     """
-    living = members(view, watch, me, at_s, terms)
-    owners = {
-        shard: lease.owner
-        for shard, lease in view.leases.items()
-        if lease.owner in living and (lease.lease_id == FREE or _alive(lease, watch, at_s, terms))
-    }
-    there = {shard: weight for shard, weight in weights.items() if shard in view.leases}
     found = []
-    for shard in assigned(terms.assignor, living, there, owners)[me] if there else ():
+    for shard in due_to(view, watch, me, weights=weights, at_s=at_s, terms=terms):
         lease = view.leases[shard]
         at_once = lease.lease_id == FREE or not _alive(lease, watch, at_s, terms)
         if at_once or (lease.owner != me and from_living):

@@ -49,9 +49,9 @@ _ID_BITS = 62
 class SqlLease:
     """Shards held through leases in `store`, for `group`'s holder, with `group`'s times.
 
-    `shards` says which there are and what each weighs, None: what its row says (`weigh`); it is asked at each
-    claim. `assignor` says who gets which, see `assignors.py`. All workers of a group need the same of both,
-    and the same timeout.
+    `shards` says which there are and what each weighs, 0: it is closed, None: what its row says (`weigh`); it
+    is asked at each claim. `assignor` says who gets which, see `assignors.py`. All workers of a group need
+    the same of both, and the same timeout.
     `new_id` makes lease ids: any positive number of at most 62 bits that no other process makes.
     """
 
@@ -407,11 +407,14 @@ class SqlLease:
                 "save their checkpoints: the next run begins with them"
             )
         others = _names([one for one in view.leases.values() if one.owner != self.holder])
-        sharing = self._sharing(view)
-        if len(sharing) > len(view.leases):
+        weights, at_s = leases.weights(view, self._given), self._clock.monotonic()
+        if not leases.due_to(view, self._watch, self.holder, weights=weights, at_s=at_s, terms=self._terms):
+            closed = sum(self._given.get(shard) == 0 for shard in view.leases)
+            of_them = f" ({closed} of them closed)" if closed else ""
             return self._said(
-                f"{self.holder!r} stands by: {len(sharing)} workers share {len(view.leases)} shards, and "
-                f"{others} have them. It takes over when one of them is silent for {timeout_s:g} s"
+                f"{self.holder!r} stands by: {len(self._sharing(view))} workers share {len(view.leases)} "
+                f"shards{of_them}, and {others} have them. It takes over when one of them is silent for "
+                f"{timeout_s:g} s"
             )
         return self._said(
             f"all its shards are held by {others}. If that one has ended, its shards are free {timeout_s:g} "

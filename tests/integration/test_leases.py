@@ -136,6 +136,29 @@ def test_holders_that_share_by_weight_know_it_from_what_those_before_them_landed
     leased.assert_each_log_once()
 
 
+@pytest.mark.parametrize("assignor", ["sticky", "range", "round_robin"])
+def test_after_a_split_each_of_two_holders_has_open_shards(leased: World, assignor: str) -> None:
+    """One has let go of the two that were split, and the other takes what is its own of all six."""
+    coordinator = {**leased.logstore.coordinator.model_dump(), "assignor": assignor}
+    leased.logstore = leased.changed(coordinator=coordinator)
+    leased.begun(10, 0)
+    for parent in (0, 1):
+        leased.emulator.admin.split(PROJECT, "access_logs", parent)
+    with leased.client as client:
+        still_open = {shard.id for shard in client.shards() if not shard.readonly}
+        joined = coordinator_of(leased.with_holder("two"), client)
+        joined.claim()
+        joined.release()
+        held = []
+        for name in ("one", "two"):
+            held.append(coordinator_of(leased.with_holder(name), client))
+        shares = [one.claim().shards for one in held]
+        for one in held:
+            one.release()
+    assert len(still_open) == 4
+    assert [(len(share & still_open), len(share - still_open)) for share in shares] == [(2, 1), (2, 1)]
+
+
 def near(size: int) -> object:
     """So many bytes an hour, in bytes a second, as near as a kept weight is."""
     return pytest.approx(size / HOUR_S, rel=0.25, abs=1)

@@ -60,8 +60,8 @@ BUGS = {
         STEALING,
         Slip(
             lease.takes,
-            "for shard in assigned(terms.assignor, living, there, owners)[me] if there else ():",
-            "for shard in there:",
+            "for shard in due_to(view, watch, me, weights=weights, at_s=at_s, terms=terms):",
+            "for shard in view.leases:",
         ),
     ),
     "stamps that are ahead tell the time": (

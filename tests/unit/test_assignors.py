@@ -15,7 +15,7 @@ NAMES = (*ASSIGNORS, f"{CUSTOM}all_to_the_first")
 every = pytest.mark.parametrize("name", NAMES)
 
 MEMBERS = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=8, unique=True)
-WEIGHTS = st.dictionaries(st.integers(0, 40), st.integers(0, 10_000), max_size=24)
+WEIGHTS = st.dictionaries(st.integers(0, 40), st.just(0) | st.integers(0, 10_000), max_size=24)
 OWNERS = st.dictionaries(st.integers(0, 40), st.sampled_from("abcdefgh"), max_size=24)
 TEN = dict.fromkeys(range(10), 1)
 
@@ -72,10 +72,20 @@ def test_no_shards_means_that_all_stand_by() -> None:
 
 
 @given(st.sampled_from(["range", "round_robin", "sticky"]), MEMBERS, WEIGHTS, OWNERS)
-def test_numbers_differ_by_one_at_most(
+def test_numbers_of_open_shards_differ_by_one_at_most_and_so_do_those_of_closed_ones(
     name: str, members: list[str], weights: dict[int, int], owners: dict[int, str]
 ) -> None:
-    counts = [len(shards) for shards in assigned(named(name), members, weights, owners).values()]
+    found = assigned(named(name), members, weights, owners).values()
+    for is_open in (True, False):
+        counts = [sum((weights[s] > 0) == is_open for s in shards) for shards in found]
+        assert max(counts) - min(counts) <= 1
+
+
+@given(st.sampled_from(["range", "round_robin", "sticky"]), MEMBERS, WEIGHTS)
+def test_who_gets_one_open_shard_more_is_the_last_to_get_a_closed_one_more(
+    name: str, members: list[str], weights: dict[int, int]
+) -> None:
+    counts = [len(shards) for shards in assigned(named(name), members, weights, {}).values()]
     assert max(counts) - min(counts) <= 1
 
 
@@ -100,16 +110,30 @@ def test_sticky_moves_3_of_10_partitions_when_a_third_consumer_comes() -> None:
     assert {after[s] for s in moved} == {"c3"}
 
 
-@given(MEMBERS, st.integers(0, 24), OWNERS, st.permutations("abcdefgh"))
+@given(MEMBERS, WEIGHTS, OWNERS, st.permutations("abcdefgh"))
 def test_sticky_leaves_no_free_shard_when_each_has_taken_its_own_once_in_any_order(
-    members: list[str], shards: int, owners: dict[int, str], order: list[str]
+    members: list[str], weights: dict[int, int], owners: dict[int, str], order: list[str]
 ) -> None:
-    weights = dict.fromkeys(range(shards), 1)
     has = {shard: owner for shard, owner in owners.items() if shard in weights and owner in members}
     for member in (name for name in order if name in members):
         mine = assigned(sticky, members, weights, has)[member]
         has |= dict.fromkeys((shard for shard in mine if shard not in has), member)
     assert has.keys() == weights.keys()
+
+
+def test_sticky_shares_open_shards_where_one_has_all_that_are_closed() -> None:
+    """What two splits leave: the parents with one, the children with the other; as many for each."""
+    weights = dict.fromkeys(range(4), 0) | dict.fromkeys(range(4, 8), 1)
+    before = dict.fromkeys(range(4), "a") | dict.fromkeys(range(4, 8), "b")
+    assert assigned(sticky, ["a", "b"], weights, before) == {"a": (0, 1, 6, 7), "b": (2, 3, 4, 5)}
+
+
+def test_range_and_round_robin_deal_closed_shards_after_the_open_ones() -> None:
+    weights = {0: 0, 1: 0, 2: 1, 3: 1, 4: 1, 5: 1}
+    range_ = {"a": (2, 3), "b": (0, 4), "c": (1, 5)}
+    assert assigned(named("range"), ["a", "b", "c"], weights, {}) == range_
+    in_turn = {"a": (2, 5), "b": (0, 3), "c": (1, 4)}
+    assert assigned(named("round_robin"), ["a", "b", "c"], weights, {}) == in_turn
 
 
 def test_sticky_gives_the_shards_of_one_that_went_to_the_others_and_moves_none_of_theirs() -> None:
@@ -120,7 +144,7 @@ def test_sticky_gives_the_shards_of_one_that_went_to_the_others_and_moves_none_o
 
 @given(
     st.lists(st.sampled_from("abc"), min_size=1, max_size=3, unique=True),
-    st.dictionaries(st.integers(0, 5), st.just(1), max_size=6),
+    st.dictionaries(st.integers(0, 5), st.sampled_from([0, 1]), max_size=6),
     st.dictionaries(st.integers(0, 5), st.sampled_from("abcd"), max_size=6),
 )
 def test_sticky_moves_no_more_than_any_balanced_answer_would(
@@ -130,12 +154,13 @@ def test_sticky_moves_no_more_than_any_balanced_answer_would(
         return sum(1 for s in answer if owners.get(s) in members and answer[s] != owners[s])
 
     ours = owners_of(assigned(sticky, members, weights, owners))
-    balanced = (
-        dict(zip(weights, choice, strict=True))
-        for choice in product(members, repeat=len(weights))
-        if max(map(choice.count, members)) - min(map(choice.count, members)) <= 1
-    )
-    assert moves(ours) == min(map(moves, balanced))
+
+    def even(answer: dict[int, str], weight: int) -> bool:
+        counts = [sum(answer[s] == m and weights[s] == weight for s in answer) for m in members]
+        return max(counts) - min(counts) <= 1
+
+    answers = (dict(zip(weights, choice, strict=True)) for choice in product(members, repeat=len(weights)))
+    assert moves(ours) == min(moves(answer) for answer in answers if even(answer, 0) and even(answer, 1))
 
 
 @given(MEMBERS, WEIGHTS, OWNERS)

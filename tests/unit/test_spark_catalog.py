@@ -14,6 +14,7 @@ from pipelines.landing.spark.dbt_environment import dbt_environment
 from pipelines.landing.spark.session import JARS_VARIABLE
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.object_store import completed
+from sls_io.values.errors import ConfigError
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference.md"
 KEY, SECRET, PASSWORD = "the-key-id", "the-secret", "p=ss\\w:rd€"
@@ -224,3 +225,20 @@ def test_the_short_session_of_dbt_keeps_java_from_compiling_for_a_long_life(
     conf = json.loads(found["SLS_DBT_SPARK_CONF"])
     assert "-XX:TieredStopAtLevel=1" in conf["spark.driver.extraJavaOptions"]
     assert "SLS_DBT_SPARK_CONF" not in dbt_environment(remote="sc://127.0.0.1:15002")
+
+
+def test_dbt_is_not_started_where_its_spark_would_have_no_catalog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runtime.jar").touch()
+    monkeypatch.setenv("SLS_LAKE_HOME", str(tmp_path))
+    monkeypatch.setenv("SLS_LAKE_JARS", str(tmp_path))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    lake = Lake({"uri": "mysql://me:secret@db/lake"})
+    with pytest.raises(ConfigError, match=r"\(sql catalog at db\).* SQLite, on PostgreSQL and of REST"):
+        dbt_environment(lake)
+    assert dbt_environment(lake, remote="sc://127.0.0.1:15002")
+    own = "spark.sql.catalog.lake org.apache.iceberg.spark.SparkCatalog"
+    (tmp_path / "spark-defaults.conf").write_text(own)
+    assert dbt_environment(lake)

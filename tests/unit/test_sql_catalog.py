@@ -10,7 +10,12 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, SetPropertiesUpdate
 
-from pipelines.landing.table.sql_catalog import FrozenEntries, SharingSqlCatalog, UnreadableMetadata
+from pipelines.landing.table.sql_catalog import (
+    FrozenEntries,
+    SharingSqlCatalog,
+    UnreadableMetadata,
+    server_address,
+)
 
 NAME = "lake.logs"
 ROWS = pa.table({"n": pa.array([1, 2, 3], pa.int64())})
@@ -102,3 +107,21 @@ def test_a_deep_copy_holds_the_same_snapshots_in_a_list_of_its_own(
         assert all(a is b for a, b in zip(copied.snapshots, known.snapshots, strict=True))
     whole = plain.load_table(NAME).metadata
     assert deepcopy(whole).snapshots[0] is not whole.snapshots[0], "what PyIceberg does by itself"
+
+
+@pytest.mark.parametrize(
+    ("said", "taken"),
+    [
+        (
+            "mysql://me:p%40ss@db:3307/lake?charset=utf8",
+            "mysql+pymysql://me:p%40ss@db:3307/lake?charset=utf8",
+        ),
+        ("mariadb://db/lake", "mariadb+pymysql://db/lake"),
+        ("mysql+mysqldb://db/lake", "mysql+mysqldb://db/lake"),
+        ("postgresql://db/lake", "postgresql+psycopg2://db/lake"),
+        ("other://db/lake", "other://db/lake"),
+        ("no address", "no address"),
+    ],
+)
+def test_a_server_is_reached_by_our_driver_where_its_address_names_none(said: str, taken: str) -> None:
+    assert server_address(said) == taken

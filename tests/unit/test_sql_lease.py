@@ -115,6 +115,25 @@ def test_more_workers_than_shards_means_that_one_stands_by_and_takes_over() -> N
     assert shares([idle]) == [2]
 
 
+def test_after_splits_each_works_on_open_shards_and_who_gets_none_says_so() -> None:
+    """Both parents are with one, and with the other who was away all that came of them."""
+    world = World(2)
+    a, b = (Worker(world, name) for name in "ab")
+    run(world, [a], 2 * TIMEOUT_S)
+    world.weights = {0: 0, 1: 0, 2: 1, 3: 1, 4: 1, 5: 1}
+    run(world, [b], 3 * TIMEOUT_S)
+    run(world, [a, b], 6 * TIMEOUT_S)
+    assert [len(w.working & {2, 3, 4, 5}) for w in (a, b)] == [2, 2]
+    assert shares([a, b]) == [3, 3]
+
+    world.weights = {0: 0, 1: 1}
+    c = Worker(world, "c")
+    run(world, [a, b, c], 6 * TIMEOUT_S)
+    idle = next(w for w in (a, b, c) if not w.working)
+    with pytest.raises(ClaimLost, match=r"stands by: 3 workers share 2 shards \(1 of them closed\)"):
+        idle.leases.claim()
+
+
 def test_an_outage_of_the_database_moves_nothing() -> None:
     world = World(8)
     workers = [Worker(world, name) for name in "abc"]

@@ -266,7 +266,11 @@ def test_the_newest_logs_of_a_logstore_say_what_its_columns_are(
             logs = [("order_no", b"A-%d" % n), ("qty", b"%d" % n), *old]
             client.put_raw(group(logs).SerializeToString())
     emulator.admin.advance(7200)
+    # Another reader has used up the shards' quota for a moment.
+    refused = {"times": 2, "status": 403, "code": "ShardReadQuotaExceed"}
+    emulator.admin.fault("error", call="pull_logs", **refused)
     assert run(["new", "orders", "--json"]) == 0
+    assert [fault["hits"] for fault in emulator.admin.faults()] == [2]
     told = json.loads(capsys.readouterr().out)
     assert told["logs"] == 40 and told["shards"] == 2 and told["retention_s"] == 30 * 86_400
     assert {one["key"]: one["type"] for one in told["columns"]} == {

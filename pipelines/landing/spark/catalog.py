@@ -35,7 +35,8 @@ SECRET_NAMES = "(?i)secret|password|token|credential|access[._-]?key|authorizati
 """Settings whose values nobody may see: Spark hides them in its logs, and we keep them off command lines."""
 EXECUTOR = "spark.executorEnv."
 """Before the name of a variable that executors get."""
-_PREFIX = f"spark.sql.catalog.{CATALOG}"
+CATALOG_SETTING = f"spark.sql.catalog.{CATALOG}"
+"""The setting that is the catalog; those of the catalog begin with it."""
 _SAME_IN_REST = {
     *("token", "credential", "scope", "audience", "resource", "oauth2-server-uri", "prefix"),
     *(SIGNED, SIGNING_REGION, SIGNING_NAME, "rest.auth.type", "rest.auth.sigv4.delegate-auth-type"),
@@ -86,8 +87,8 @@ def catalog_settings(lake: Lake) -> dict[str, str]:
         **{f"{EXECUTOR}{name}": value for name, value in variables.items()},
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.defaultCatalog": CATALOG,
-        _PREFIX: "org.apache.iceberg.spark.SparkCatalog",
-        **{f"{_PREFIX}.{name}": value for name, value in {**settings, **shared}.items()},
+        CATALOG_SETTING: "org.apache.iceberg.spark.SparkCatalog",
+        **{f"{CATALOG_SETTING}.{name}": value for name, value in {**settings, **shared}.items()},
     }
 
 

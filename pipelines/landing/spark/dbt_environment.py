@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pipelines.landing.catalogs.profiles import has_views
-from pipelines.landing.spark.catalog import EXECUTOR, is_secret
-from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING
+from pipelines.landing.spark.catalog import CATALOG_SETTING, EXECUTOR, is_secret
+from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING, in_defaults
 from pipelines.landing.spark.remote import without_session
 from pipelines.landing.spark.session import base_conf, catalog_conf, require_jars
 from pipelines.landing.table.home import home, made, own_and_checkout, set_up
 from pipelines.landing.table.lake import Lake
+from sls_io.values.cures import Do
 from sls_io.values.errors import ConfigError
 
 VIEW_VARIABLE = "SLS_DBT_VIEW"
@@ -42,7 +43,7 @@ def dbt_environment(
 
     `remote` is the address of a Spark Connect server, "sc://HOST:PORT"; dbt sets what its profile says, so
     it gets a session of its own there. Without one dbt starts a session on `master`. Raises ConfigError when
-    the session's jars are not installed.
+    the session's jars are not installed, and when its Spark would have no catalog.
 
     Settings go two ways. What anybody may see is JSON in one variable, which the profile hands to Spark's
     builder, and Spark's builder to Java's command line. Secrets are in a file of the owner's alone, which
@@ -65,6 +66,8 @@ def dbt_environment(
         # dbt asks for a session before each statement, and Spark warns each time that it has one already.
         "spark.log.level": "ERROR",
     }
+    if CATALOG_SETTING not in conf:
+        _require_own_catalog(lake)
     open_conf = {name: value for name, value in conf.items() if not is_secret(name)}
     return {
         **places,
@@ -74,6 +77,21 @@ def dbt_environment(
         **{n.removeprefix(EXECUTOR): value for n, value in conf.items() if n.startswith(EXECUTOR)},
         **_kept_from_view({name: value for name, value in conf.items() if is_secret(name)}),
     }
+
+
+def _require_own_catalog(lake: Lake) -> None:
+    """Raises ConfigError where nobody has told Spark of the catalog by hand, either: dbt would say only that
+    there is no such table."""
+    if CATALOG_SETTING in os.environ.get(_ARGUMENTS_VARIABLE, "") or in_defaults(CATALOG_SETTING):
+        return
+    raise ConfigError(
+        f"Spark cannot use the Iceberg catalog ({lake.place}), so dbt would find no table in it: it knows "
+        "catalogs on SQLite, on PostgreSQL and of REST. Landings need no Spark catalog",
+        cures=(
+            Do("name a Spark Connect server that has this catalog, SLS_SPARK_REMOTE=sc://HOST:PORT"),
+            Do(f"give Spark the catalog and its jars in its spark-defaults.conf, {CATALOG_SETTING} ..."),
+        ),
+    )
 
 
 def dbt_folder() -> Path:

@@ -90,14 +90,21 @@ def has_own_options(conf: Mapping[str, str]) -> bool:
     """
     if any(name in conf for name in _SETTINGS) or any(os.environ.get(name) for name in _VARIABLES):
         return True
-    folder = Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf")
-    if any((folder / name).exists() for name in _FILES):
+    if any((_settings_folder() / name).exists() for name in _FILES):
         return True
+    return any(in_defaults(name) for name in _SETTINGS)
+
+
+def in_defaults(name: str) -> bool:
+    """Whether Spark's own file of defaults has this setting, or one that begins so."""
     try:
-        defaults = (folder / _DEFAULTS).read_text(encoding="utf-8", errors="replace")
+        return name in (_settings_folder() / _DEFAULTS).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-    return any(name in defaults for name in _SETTINGS)
+
+
+def _settings_folder() -> Path:
+    return Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf")
 
 
 def java_has_ended() -> bool:

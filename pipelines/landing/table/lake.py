@@ -38,13 +38,14 @@ from pipelines.landing.table.sql_catalog import (
     BUSY_TIMEOUT_S,
     SharingSqlCatalog,
     UnreadableMetadata,
-    check_address,
     prepare_sqlite,
     repoint,
+    server_address,
     spoilt_by,
     wait_no_longer,
 )
 from pipelines.landing.table.trouble import is_storage, masked, not_taken, storage_trouble
+from sls_io.coordination.database import DRIVERS
 from sls_io.values.cures import Cure, Do
 from sls_io.values.deadline import Answer, NoAnswer, answered, current
 from sls_io.values.errors import ConfigError, InvariantBroken, LedgerBroken, SlsError, printable
@@ -139,7 +140,7 @@ class Lake:
         `rest`; a `type` that is written decides before any address.
         """
         uri = self.properties.get("uri", "")
-        families = {"http": "rest", "sqlite": "sql", "postgresql": "sql", "thrift": "hive"}
+        families = {"http": "rest", "thrift": "hive", **dict.fromkeys(DRIVERS, "sql")}
         told = [kind for start, kind in families.items() if uri.startswith(start)]
         return self.properties.get("type", "").lower() or (told[0] if told else "")
 
@@ -466,10 +467,9 @@ def _open(properties: _Properties) -> Catalog:
     keys_of(lake.properties)
     if lake.sqlite_path is not None:
         prepare_sqlite(lake.sqlite_path)
-    elif lake.kind == "sql":
-        check_address(lake.properties.get("uri", ""))
-    defaults = {"pool_pre_ping": "true"} if lake.kind == "sql" and lake.sqlite_path is None else {}
-    settings = {**defaults, **lake.properties}
+    settings = dict(lake.properties)
+    if lake.kind == "sql" and lake.sqlite_path is None:
+        settings = {"pool_pre_ping": "true", **settings, "uri": server_address(settings.get("uri", ""))}
     opened = _client(lake.kind, settings)
     if lake.sqlite_path is not None and isinstance(opened, SqlCatalog):
         wait_no_longer(opened)

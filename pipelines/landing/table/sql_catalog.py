@@ -8,7 +8,6 @@ a copy may share them. At 200 snapshots both together were a third of a publish.
 
 import sqlite3
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from threading import local
 from typing import Any, Self, TypeVar
@@ -20,13 +19,13 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
-from sqlalchemy import ColumnElement, event, or_, select, update
+from sqlalchemy import ColumnElement, event, make_url, or_, select, update
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import Session
 
 from pipelines.landing.table import commands
 from pipelines.landing.table.trouble import HELD, not_taken
-from sls_io.coordination.database import check_one_at
+from sls_io.coordination.database import check_one_at, with_driver
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.cures import Do
 from sls_io.values.database_codes import kind_of
@@ -155,10 +154,16 @@ def busy_s(longest_s: float) -> float:
     return min(longest_s, _BUSY_PART * current().left_s)
 
 
-def check_address(uri: str) -> None:
-    """Raises ConfigError for an address of a server whose password is not as an address has it."""
-    with suppress(ArgumentError, ValueError):  # no address at all: who opens it says so
-        check_one_at(uri, "PYICEBERG_CATALOG__LAKE__URI")
+def server_address(uri: str) -> str:
+    """The address of a catalog on a server as SQLAlchemy takes it: with the driver that an address of leases
+    has. Raises ConfigError for one whose password is not as an address has it."""
+    try:
+        url = make_url(uri)
+    except (ArgumentError, ValueError):
+        return uri  # no address at all: who opens it says so
+    check_one_at(uri, "PYICEBERG_CATALOG__LAKE__URI")
+    driven = with_driver(url)
+    return uri if driven == url else driven.render_as_string(hide_password=False)
 
 
 def wait_no_longer(catalog: SqlCatalog) -> None:

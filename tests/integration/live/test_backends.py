@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos.engine import InProcess
 from pipelines.landing.commit.planned import execute
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.maintenance.maintain import Maintainer
@@ -19,13 +20,16 @@ from pipelines.landing.recovery import register, start_over
 from pipelines.landing.recovery.adopt import plan_adopt
 from pipelines.landing.run.report import LandingReport
 from pipelines.landing.table.commands import REGISTER
+from pipelines.landing.table.lake import Lake
+from sls_io.emulator import start
 from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError, LedgerBroken
+from tests import needs
 from tests.backends.places import PLACES, Place, Servers, made
 from tests.worlds.beside_servers import counted, proved, world
 from tests.worlds.changed_table import roll_back
-from tests.worlds.one_logstore import HOUR0, HOUR0_S, World
+from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, new_world
 from tests.worlds.three_hours import replaced
 from tests.worlds.two_runs import At, at_once, share
 from tests.worlds.wrong_clocks import Stepped, assert_snapshots_in_order
@@ -42,6 +46,21 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, servers: Servers) -> I
     """Each place in turn."""
     with made(request.param, tmp_path / "place", servers) as place:
         yield place
+
+
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"])
+@pytest.mark.parametrize("said", [{"type": "sql"}, {}])
+def test_a_catalog_on_mariadb_has_the_address_that_leases_have_there(
+    kind: str, said: dict[str, str], tmp_path: Path, servers: Servers
+) -> None:
+    needs.mariadb()
+    where = servers.mariadb.new_database().partition("://")[2]
+    lake = Lake({**said, "uri": f"{kind}://{where}", "warehouse": f"file://{tmp_path}/warehouse"})
+    with start(tmp_path / "emulator", now=HOUR0_S + 60.0) as emulator:
+        world = new_world(emulator, lake, InProcess()).begun(10, 40)
+        assert [world.land().rows, world.land().rows] == [40, 0]
+        world.assert_each_log_once()
+        world.assert_proved()
 
 
 def test_windows_land_with_their_checkpoint_and_a_second_run_commits_nothing(
