@@ -132,7 +132,7 @@ def _state(view: ShardView) -> str:
 
 
 def _left(one: ShardRunway | None) -> str:
-    if one is not None and one.stays and not one.lost:
+    if one is not None and one.suspect:
         return "suspect"
     if one is None or (one.left_s is None and not one.lost):
         return ""

@@ -145,6 +145,8 @@ def test_what_retention_takes_of_a_paused_shard_waits_for_a_person(quick: World)
     quick.land()
     (said,) = spoken(look(quick), 7 * DAY)
     assert said.startswith("shard 0: its oldest log not landed is deleted in") and "pace" not in said
+    assert said.endswith("nothing of it lands before somebody resumes it")
+    assert look(quick).waits_for_a_person(7 * DAY) and not look(quick).suspect
     pass_by(quick, 6 * DAY)
     lost = look(quick)
     assert not quick.land().gaps

@@ -8,9 +8,11 @@ import pytest
 from fuzz.lies import wire
 from pipelines.landing.hours import hour_of
 from pipelines.landing.inspection.describe import describe, preview
-from pipelines.landing.inspection.runway import runway, spoken
+from pipelines.landing.inspection.runway import PACE_S, runway, spoken
 from pipelines.landing.run.report import LandingReport
 from sls_io.values.claim import CURSOR_UNKNOWN, GAP_SHARD_GONE
+from sls_io.values.clock import ManualClock
+from sls_io.values.window import HOUR_S
 from tests.faults.judge import assert_whole, pass_by
 from tests.worlds.one_logstore import PROJECT, World
 from tests.worlds.wrong_answers import LOW, all_right, tell
@@ -143,16 +145,21 @@ def test_a_shard_that_is_shown_again_is_said_by_verify_and_opened_by_the_next_ru
     assert_whole(begun)
 
 
+def written_off_to_the_end(world: World) -> str:
+    """Shard 0 was said to begin at its end, by two kinds of answers and for long enough: the gap."""
+    begins_later(world, 0)
+    tell(world, "error", call="pull_logs", shard=0, status=400, code="InvalidCursor")
+    assert world.land().gaps == ()
+    pass_by(world, TIMEOUT_S)
+    (gap,) = world.land().gaps
+    assert gap.startswith("shard 0: ")
+    all_right(world)
+    return gap
+
+
 @pytest.fixture
 def gap_that_can_be_read(begun: World) -> World:
-    """Shard 0 was said to begin at its end, by two kinds of answers and for long enough."""
-    begins_later(begun, 0)
-    tell(begun, "error", call="pull_logs", shard=0, status=400, code="InvalidCursor")
-    assert begun.land().gaps == ()
-    pass_by(begun, TIMEOUT_S)
-    (gap,) = begun.land().gaps
-    assert gap.startswith("shard 0: ")
-    all_right(begun)
+    written_off_to_the_end(begun)
     return begun
 
 
@@ -176,6 +183,33 @@ def test_the_fill_that_verify_names_lands_what_is_in_the_gap(gap_that_can_be_rea
 
     assert world.ledger.shards[0].gaps == ()
     assert_whole(world)
+
+
+def test_a_fill_of_a_part_of_an_old_gap_makes_no_new_loss_of_the_rest(begun: World) -> None:
+    hour = begun.hours[-1]
+    pass_by(begun, HOUR_S)
+    begun.put(20)
+    pass_by(begun, 60)
+    gap = written_off_to_the_end(begun)
+    named_ms = last_ms(begun)
+    begun.land(mode="fill", hours=(hour, hour + 1))
+    (rest,) = begun.ledger.shards[0].gaps
+    assert str(rest.begin) not in gap and rest.begin < rest.end, "the fill has landed the first hour of it"
+
+    def named_since(since_ms: float) -> tuple[str, ...]:
+        with begun.client as client:
+            clock = ManualClock(since_ms / 1000 + PACE_S)
+            return runway(begun.logstore, begun.lake, client, clock=clock).named
+
+    assert named_since((named_ms + last_ms(begun)) / 2) == ()
+    assert named_since(named_ms - 1) == (f"shard 0: [{rest.begin}, {rest.end}) {rest.cause}",)
+
+
+def last_ms(world: World) -> int:
+    """When the newest snapshot was committed."""
+    snapshot = world.table.current_snapshot()
+    assert snapshot is not None
+    return snapshot.timestamp_ms
 
 
 @pytest.mark.fault("4b.expired.plan")

@@ -18,11 +18,13 @@ from sls_io.planning.waits import Why
 from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.values.errors import ClaimLost, ConfigError
 from sls_io.values.window import HOUR_S
+from tests.faults.judge import land_a_gap
 from tests.integration.sensor_site import MakeSite
 from tests.worlds.command_line import Command, settings
 from tests.worlds.one_logstore import HOUR0, PROJECT, World
 from tests.worlds.two_runs import At, at_once
 
+DAY_S = 24 * HOUR_S
 LOW, HIGH = "0".ljust(32, "0"), "8".ljust(32, "0")
 
 
@@ -41,12 +43,17 @@ def landed_of(world: World) -> set[int]:
     return {row["__shard__"] for row in world.table_rows()}
 
 
-def lag_of(world: World, logstore: Logstore, *, whole: bool = False) -> tuple[Level, str]:
-    """What the finding of the kind `lag` says."""
+def finding_of(world: World, logstore: Logstore, kind: Kind, *, whole: bool = False) -> tuple[Level, str]:
+    """What the finding of that kind says."""
     with world.client as client:
         facts = vitals(logstore, lambda: world.lake, lambda: client, whole=whole)
-    (found,) = (f for f in findings(facts, logstore) if f.kind is Kind.LAG)
+    (found,) = (f for f in findings(facts, logstore) if f.kind is kind)
     return found.level, found.text
+
+
+def lag_of(world: World, logstore: Logstore) -> tuple[Level, str]:
+    """What the finding of the kind `lag` says."""
+    return finding_of(world, logstore, Kind.LAG)
 
 
 @pytest.mark.spark
@@ -253,6 +260,58 @@ def test_a_shard_that_no_deployment_names_is_told_before_and_after_its_logs_are_
     world.logstore = mine
     lines = [line for proved in world.proof().shards for line in proved.notes if proved.shard == 1]
     assert any("retention took" in line for line in lines) and not any("next run" in x for x in lines)
+
+
+def test_before_the_first_landing_nobody_is_told_of_shards_that_others_will_read(world: World) -> None:
+    world.put(20, key=HIGH)
+    world.emulator.admin.advance(26 * DAY_S)
+    for kind in (Kind.LAG, Kind.RUNWAY):
+        level, text = finding_of(world, named(world, 0), kind)
+        assert level is Level.OK, text
+        assert finding_of(world, named(world, 1), kind)[0] is not Level.OK
+    with world.client as client:
+        assert [s.shard for s in runway(named(world, 0), world.lake, client).shards] == [0]
+
+
+def test_logs_of_a_shard_that_nobody_names_wait_for_a_person_before_they_are_lost(world: World) -> None:
+    mine = named(world, 0)
+    world.put(20, key=HIGH)
+    settle(world)
+    world.land(logstore=mine)
+    world.emulator.admin.advance(26 * DAY_S)
+    level, text = finding_of(world, mine, Kind.RUNWAY)
+    assert level is Level.WARN
+    assert text == (
+        "shard 1: its oldest log not landed is deleted in 4.0 d; left to others, `shards` names 0; nothing "
+        "of it has landed"
+    )
+
+
+@pytest.mark.parametrize("removed", ["logs", "shard"])
+def test_a_loss_is_told_to_whoever_reads_the_shard(world: World, removed: str) -> None:
+    both = [named(world, 0), named(world, 1)]
+    world.put(40)
+    settle(world)
+    for logstore in both:
+        world.land(logstore=logstore)
+    world.put(10, key=HIGH)
+    settle(world)
+    admin = world.emulator.admin
+    if removed == "shard":
+        admin.split(PROJECT, "access_logs", 1)
+        admin.retain(PROJECT, "access_logs", shard=1, drop=True)
+    else:
+        admin.retain(PROJECT, "access_logs", shard=1, before_s=int(admin.now()))
+    world.logstore = both[1]
+    (gap,) = land_a_gap(world).gaps
+    assert world.ledger.shards[1].closed is (removed == "shard")
+    settle(world)
+    world.land(logstore=both[0])
+    for whole in (False, True):
+        level, text = finding_of(world, both[0], Kind.RUNWAY, whole=whole)
+        assert level is Level.OK, text
+        level, text = finding_of(world, both[1], Kind.RUNWAY, whole=whole)
+        assert level is Level.FAIL and f"{gap}: lost to retention, named within a day" in text
 
 
 def test_children_are_told_of_when_retention_has_taken_their_parent_from_the_list(world: World) -> None:

@@ -29,12 +29,14 @@ from pipelines.landing.watch.health import (
     settled,
 )
 from pipelines.landing.watch.wear import WORN, Wear
+from sls_io.planning.waits import Wait, Why, paused, unnamed
 from sls_io.values.cures import Do
 from sls_io.values.window import Cursor
 from tests.worlds.components import logstore
 
 DAY, NOW_S = 86_400.0, 1_790_000_000.0
 OK, WARN, FAIL, UNKNOWN = Level
+UNSURE = Wait(Why.SUSPECT, "nobody is sure")
 
 
 def judged(facts: dict[str, Any], **settings: Any) -> Finding:
@@ -74,7 +76,8 @@ def proof(**shard: Any) -> Proof:
         ({"runway": days_left(0.9, of=2)}, WARN, "shard 0"),
         ({"runway": days_left(0.2, of=2)}, FAIL, "shard 0"),
         ({"runway": days_left(29, lost=True)}, FAIL, "retention took logs"),
-        ({"runway": days_left(29, stays="nobody is sure")}, WARN, "shard 0: nobody is sure"),
+        ({"runway": days_left(29, stays=UNSURE)}, WARN, "shard 0: nobody is sure"),
+        ({"runway": days_left(29, stays=paused(0))}, OK, "has 29.0 d of 30.0 d left"),
         (
             {"runway": days_left(0.9, owed_since_s=0)},
             FAIL,
@@ -129,6 +132,16 @@ def proof(**shard: Any) -> Proof:
 def test_each_kind_has_one_judge(fact: dict[str, Any], level: Level, said: str) -> None:
     found = judged(fact)
     assert found.level is level and said in found.text
+
+
+@pytest.mark.parametrize("wait", [paused(0), unnamed([1], nobodys=True)], ids=lambda wait: wait.kind)
+def test_a_shard_that_no_run_of_ours_reads_waits_for_a_person_and_not_for_a_larger_budget(wait: Wait) -> None:
+    found = judged({"runway": days_left(4, stays=wait)})
+    assert found.level is WARN
+    assert found.text == f"shard 0: its oldest log not landed is deleted in 4.0 d; {wait}"
+    both = (ShardRunway(0, 1, 4 * DAY, stays=wait), ShardRunway(1, 1, 5 * DAY))
+    beside = judged({"runway": TimeLeft(Runway("bronze.x", 30 * DAY, both))})
+    assert CURE in beside.text, "of the other one a run helps"
 
 
 @pytest.mark.parametrize(

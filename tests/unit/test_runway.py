@@ -4,6 +4,7 @@ import pytest
 
 from pipelines.landing.bounds import Thresholds
 from pipelines.landing.inspection.runway import Runway, ShardRunway, days, spoken
+from sls_io.planning.waits import Wait, Why
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -57,17 +58,20 @@ def test_retention_reaches_the_frontier_only_where_landings_are_slower(
 
 
 def test_each_short_shard_is_a_sentence_that_says_when_and_whether_landings_catch_up() -> None:
+    stays = Wait(Why.PAUSED, "somebody paused it")
     shards = (
+        ShardRunway(4, 1, left_s=7 * HOUR, stays=stays),
         ShardRunway(0, 1, left_s=5 * HOUR, pace=0.5),
         ShardRunway(1, 1, left_s=6 * HOUR, pace=3.0),
         ShardRunway(2, lost=True),
         ShardRunway(3, 1, left_s=700 * HOUR),
     )
-    lost, slow, fast = spoken(Runway("bronze.x", 30 * DAY, shards), 180 * HOUR)
+    lost, slow, fast, still = spoken(Runway("bronze.x", 30 * DAY, shards), 180 * HOUR)
     assert lost == "shard 2: retention took logs that had not landed; the next run names the gap"
     assert slow.startswith("shard 0: its oldest log not landed is deleted in 5.0 h; at the present pace")
     assert slow.endswith("in 10.0 h")
     assert fast.endswith("6.0 h; landings catch up at the present pace")
+    assert still == "shard 4: its oldest log not landed is deleted in 7.0 h; somebody paused it"
 
 
 @pytest.mark.parametrize(

@@ -13,27 +13,28 @@ Were the loss the run's own word alone, the next look would find all well, at mo
 whoever asks in between sees it by chance.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 
 from pipelines.landing.bounds import Thresholds
 from pipelines.landing.inspection.upcoming import TAKEN, left_alone
-from pipelines.landing.ledger.pinned import unread
+from pipelines.landing.ledger.pinned import left_to_others, own
 from pipelines.landing.ledger.start import begun, check_origin, find_table
 from pipelines.landing.ledger.state import ancestry, read_state
 from pipelines.landing.ledger.summary import is_landing, ledgers_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import gap_lines
 from pipelines.landing.table.lake import Lake
-from sls_io.planning.waits import Why
+from sls_io.planning import waits
+from sls_io.planning.waits import Wait, Why
 from sls_io.values.claim import GAP_SKIPPED, Gap, Ledger, ShardLedger
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.errors import CursorExpired, ShardGone
 from sls_io.values.shard import Head, Shard
 from sls_io.values.side_by_side import side_by_side
-from sls_io.values.window import HOUR_S, Cursor
+from sls_io.values.window import HOUR_S, Cursor, IntervalSet
 from sls_io.wire.client import SlsClient
 from sls_io.wire.heads import Heads
 
@@ -51,9 +52,9 @@ class ShardRunway:
     left_s           seconds until the older of both is deleted; None: there is none, or none is ever deleted
     lost             retention was faster: the next landing names a gap, where it does not leave the shard as
                      it is. What waits is what is left then
-    stays            why the next landing leaves it as it is, in the landing's own words: it does not believe
-                     yet that logs are gone; or they are (`lost`), and that is left to a person, or it is
-                     paused
+    stays            why the next landing leaves it as it is, in the landing's own words: the settings do not
+                     name it, or it is paused; it does not believe yet that logs are gone; or they are
+                     (`lost`), and that is left to a person
     pace             receive seconds landed in a second; None where nothing tells it
     """
 
@@ -62,8 +63,13 @@ class ShardRunway:
     left_s: float | None = None
     lost: bool = False
     pace: float | None = None
-    stays: str = ""
+    stays: Wait | None = None
     owed_since_s: int | None = None
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it is said that logs are gone, and not proven."""
+        return self.stays is not None and self.stays.kind is Why.SUSPECT
 
     @property
     def owed(self) -> bool:
@@ -111,8 +117,8 @@ class Runway:
 
     @property
     def suspect(self) -> bool:
-        """Whether it is said that logs are gone, and not proven."""
-        return any(s.stays and not s.lost for s in self.shards)
+        """Whether a shard is."""
+        return any(s.suspect for s in self.shards)
 
     def limits(self, asked: Thresholds | None) -> Thresholds:
         """Below how many seconds a warning begins, and an error; 0 for never.
@@ -132,8 +138,9 @@ class Runway:
 
     def short(self, below_s: float) -> tuple[ShardRunway, ...]:
         """The shards with less time left, the shortest first, and before them the lost and those in doubt."""
-        found = [s for s in self.shards if s.stays or s.lost or (s.left_s is not None and s.left_s < below_s)]
-        return tuple(sorted(found, key=lambda s: (not s.lost, not s.stays, s.left_s or 0.0, s.shard)))
+        late = {s.shard for s in self.shards if s.left_s is not None and s.left_s < below_s}
+        found = [s for s in self.shards if s.suspect or s.lost or s.shard in late]
+        return tuple(sorted(found, key=lambda s: (not s.lost, not s.suspect, s.left_s or 0.0, s.shard)))
 
 
 def runway(
@@ -144,12 +151,13 @@ def runway(
     clock: Clock = SYSTEM_CLOCK,
     heads: Heads | None = None,
 ) -> Runway:
-    """Look at every shard of the logstore, or at those that the settings name. Changes nothing. `heads`: what
-    was asked already.
+    """Look at every shard that this deployment answers for. Changes nothing. `heads`: what was asked already.
 
-    Before the first landing a shard begins where that one would begin it now. Raises LedgerBroken when the
-    table cannot be trusted, ConfigError where the settings refuse to begin, and what the service's calls
-    raise.
+    Before the first landing a shard begins where that one would begin it now. Which shards nobody reads is
+    asked of the table's ledger all the same: in a ledger that only would begin, nobody reads any.
+
+    Raises LedgerBroken when the table cannot be trusted, ConfigError where the settings refuse to begin, and
+    what the service's calls raise.
 
     What is shown as lost is only what a run would believe: a shard whose begin has passed its frontier is
     asked of the planner once more, and its `stays` then has the planner's own words. That second survey
@@ -158,44 +166,49 @@ def runway(
     retention_s = client.retention_s()
     origin, table = client.origin(), find_table(lake, logstore, client)
     earlier, since_ms = list[_Old](), int((clock.now() - PACE_S) * 1000)
-    ledger, resting = Ledger(origin.id), frozenset[int]()
+    ledger, paused = Ledger(origin.id), frozenset[int]()
     if table is not None:
         state = read_state(table)
         origin = check_origin(state, origin, logstore.table)
-        ledger, resting = state.ledger(origin.id), state.paused_of(origin.id)
+        ledger, paused = state.ledger(origin.id), state.paused_of(origin.id)
         earlier = _earlier(table, origin.id, since_ms)
-    named = gaps_since(table, ledger, since_ms)
+    listed = {s.id: s for s in client.shards()}
+    mine = own(logstore, listed.values(), ledger)
+    left = {**left_to_others(logstore, listed.values(), ledger), **{s: waits.paused(s) for s in paused}}
+    named = gaps_since(table, ledger, mine, since_ms)
     if not ledger.started:
         ledger = begun(client, logstore, ledger)
-    listed = {s.id: s for s in client.shards()}
     now_s = client.now_s()
     asked = heads or Heads(client)
 
     def one(shard: int) -> ShardRunway:
         entry = ledger.shards.get(shard)
-        pace = None if shard in resting else _pace(earlier, entry, shard, clock.now())
-        return _look(asked, shard, listed.get(shard), entry, retention_s, now_s, pace)
+        pace = None if shard in left else _pace(earlier, entry, shard, clock.now())
+        seen = _look(asked, shard, listed.get(shard), entry, retention_s, now_s, pace)
+        return replace(seen, stays=left.get(shard))
 
-    shards = tuple(side_by_side(one, sorted(_own(logstore, listed, ledger))))
+    shards = tuple(side_by_side(one, sorted(mine)))
     lost = [s.shard for s in shards if s.lost]
     if lost:
         why = left_alone(logstore, client, table, ledger, listed, lost)
         shards = tuple(
-            replace(s, lost=why[s.shard].kind is not Why.SUSPECT, stays=str(why[s.shard]))
-            if s.shard in why
-            else s
+            replace(s, lost=why[s.shard].kind is not Why.SUSPECT, stays=why[s.shard]) if s.shard in why else s
             for s in shards
         )
     return Runway(logstore.table, retention_s, shards, named=named)
 
 
-def gaps_since(table: Table | None, ledger: Ledger, since_ms: int) -> tuple[str, ...]:
-    """The gaps that landings have named since then, a phrase each; not what a person skipped, which is owed.
+def gaps_since(table: Table | None, ledger: Ledger, mine: Set[int], since_ms: int) -> tuple[str, ...]:
+    """The gaps of the shards `mine` that landings have named since then, a phrase each; not what a person
+    skipped, which is owed.
 
-    Those that the newest ledger from before does not have. Where the history has none from before, because
+    What gaps of the newest ledger from before do not cover. Where the history has none from before, because
     older snapshots are expired, those of its oldest ledger count as older.
+
+    Worked example: yesterday's ledger has the gap [0, 100). A fill lands [0, 40) of it, and a landing names
+    [150, 180): of the gaps [40, 100) and [150, 180) the second one alone is new.
     """
-    now = {shard: _lost(entry) for shard, entry in ledger.shards.items()}
+    now = {shard: _lost(entry) for shard, entry in ledger.shards.items() if shard in mine}
     if table is None or not any(now.values()):
         return ()
     before, known = Ledger(ledger.origin), None
@@ -206,18 +219,22 @@ def gaps_since(table: Table | None, ledger: Ledger, since_ms: int) -> tuple[str,
     if known is not None and (known.timestamp_ms < since_ms or known.parent_snapshot_id is not None):
         before = ledgers_of(known).get(ledger.origin, before)
     then = {shard: _lost(entry) for shard, entry in before.shards.items()}
-    return gap_lines({s: [gap for gap in gaps if gap not in then.get(s, ())] for s, gaps in now.items()})
+    return gap_lines({s: _beyond(gaps, then.get(s, ())) for s, gaps in now.items()})
 
 
 def _lost(entry: ShardLedger) -> list[Gap]:
     return [gap for gap in entry.gaps if gap.cause != GAP_SKIPPED]
 
 
-def _own(logstore: Logstore, listed: Mapping[int, Shard], ledger: Ledger) -> set[int]:
-    """What its logs are that may be lost: those of all shards; where the settings name shards, of these and
-    of those that nobody reads."""
-    nobodys = unread(logstore, listed.values(), ledger)
-    return {s for s in {*listed, *ledger.shards} if logstore.reads(s) or s in nobodys}
+def _beyond(gaps: Iterable[Gap], older: Iterable[Gap]) -> list[Gap]:
+    """The parts of `gaps` that none of the `older` ones covers. By cursors: one that a fill has made smaller
+    is another gap, and no other loss."""
+    known = IntervalSet.of((gap.begin, gap.end) for gap in older)
+    return [
+        replace(gap, begin=Cursor(begin), end=Cursor(end))
+        for gap in gaps
+        for begin, end in IntervalSet.of([(gap.begin, gap.end)]).minus(known)
+    ]
 
 
 def _look(
@@ -327,25 +344,28 @@ def spoken(found: Runway, below_s: float) -> Iterable[str]:
         left = f"{least}{days(found.shortest_s)} of {days(found.retention_s)} left"
         yield f"the oldest log that is not landed has {left}"
     for shard in short:
-        if shard.stays:
-            yield f"shard {shard.shard}: {shard.stays}"
-            continue
-        if shard.lost:
-            yield f"shard {shard.shard}: {TAKEN}; the next run names the gap"
-            continue
-        if shard.owed:
-            left = days(shard.left_s)
-            yield (
-                f"shard {shard.shard}: the oldest logs that were skipped are deleted in {left}; no run lands "
-                "them, a backfill of their hours does"
-            )
-            continue
-        pace = ""
-        if shard.overtaken_in_s is not None:
-            pace = f"; at the present pace retention is there in {days(shard.overtaken_in_s)}"
-        elif shard.pace is not None:
-            pace = "; landings catch up at the present pace"
-        yield f"shard {shard.shard}: its oldest log not landed is deleted in {days(shard.left_s)}{pace}"
+        yield f"shard {shard.shard}: {_said(shard)}"
+
+
+def _said(shard: ShardRunway) -> str:
+    """What there is to say of one with little time left. Where runs leave it as it is, that is said in the
+    place of a pace: no run is fast enough for it."""
+    if shard.suspect or shard.lost:
+        return str(shard.stays or f"{TAKEN}; the next run names the gap")
+    left = days(shard.left_s)
+    if shard.owed:
+        return (
+            f"the oldest logs that were skipped are deleted in {left}; no run lands them, a backfill of "
+            "their hours does"
+        )
+    then = ""
+    if shard.stays:
+        then = f"; {shard.stays}"
+    elif shard.overtaken_in_s is not None:
+        then = f"; at the present pace retention is there in {days(shard.overtaken_in_s)}"
+    elif shard.pace is not None:
+        then = "; landings catch up at the present pace"
+    return f"its oldest log not landed is deleted in {left}{then}"
 
 
 def days(seconds: float | None) -> str:

@@ -63,6 +63,15 @@ def unread(logstore: Logstore, shards: Iterable[Shard], ledger: Ledger) -> froze
     return frozenset(shard for shard in mine if not above[shard] & elsewhere)
 
 
+def own(logstore: Logstore, shards: Iterable[Shard], ledger: Ledger) -> frozenset[int]:
+    """Those of the listed `shards`, and of the ledger's, that this deployment answers for: all of them; where
+    the settings name shards, these, and those that nobody reads. Of the others whoever reads them is told."""
+    listed = tuple(shards)
+    nobodys = unread(logstore, listed, ledger)
+    there = {*ledger.shards, *(s.id for s in listed)}
+    return frozenset(shard for shard in there if logstore.reads(shard) or shard in nobodys)
+
+
 def spoken(found: Iterable[int]) -> tuple[str, ...]:
     """What `unread` found, a sentence for all of them."""
     names = ", ".join(map(str, sorted(found)))

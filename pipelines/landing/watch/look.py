@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from pipelines.landing.ledger.pinned import unread
+from pipelines.landing.ledger.pinned import own, unread
 from pipelines.landing.ledger.start import check_origin, find_table
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.logstore import Logstore
@@ -45,12 +45,14 @@ class Look:
         return unread(self.logstore, self.shards, self.ledger)
 
     @property
+    def own(self) -> frozenset[int]:
+        """The shards that this deployment answers for; see `pinned.py`."""
+        return own(self.logstore, self.shards, self.ledger)
+
+    @property
     def own_by(self) -> dict[int, int]:
-        """`passed_by` of the shards that this deployment answers for: all, or those that its settings name
-        and those that nobody reads. Of the others whoever reads them is told."""
-        if self.logstore.shards is None:
-            return self.passed_by
-        mine = {*self.logstore.shards, *self.unread}
+        """`passed_by` of the `own` ones."""
+        mine = self.own
         return {shard: at for shard, at in self.passed_by.items() if shard in mine}
 
     @property

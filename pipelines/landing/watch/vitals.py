@@ -166,7 +166,8 @@ def _waits_and_left(
     least, limits = Runway(logstore.table, retention_s, (), least_s), logstore.health.lag_s
     far = least_s is None or falling(least_s, *least.limits(logstore.health.runway_s)) is Level.OK
     if own and not whole and far and rising(lag_s, *limits) is Level.OK:
-        least = replace(least, named=gaps_since(seen.table, seen.ledger, int((clock.now() - PACE_S) * 1000)))
+        since_ms = int((clock.now() - PACE_S) * 1000)
+        least = replace(least, named=gaps_since(seen.table, seen.ledger, seen.own, since_ms))
         return Waits(lag_s, at_most=True, unread=nobodys), TimeLeft(least)
     found = runway(logstore, lake, client, clock=clock, heads=heads)
     since = {s.shard: s.waiting_since_s for s in found.shards if s.waiting_since_s is not None}
