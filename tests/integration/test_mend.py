@@ -275,10 +275,10 @@ def test_a_row_with_an_error_is_named_where_only_others_are_filled_or_compared(s
     with started.client as client:
         filled = plan_mend(*asked, client, range(HOUR0, HOUR0 + 1), kept_in="rest")
         assert filled.view.unread == 8 and [*map(shown, filled.view.then())] == [again]
-        assert any("8 rows of these hours have an error" in note.text for note in filled.view.said())
+        assert any("rows of these hours with an error: 8" in note.text for note in filled.view.said())
         started.land()
 
-        with pytest.raises(ConfigError, match="8 rows with an error have nothing in a column") as caught:
+        with pytest.raises(ConfigError, match="nothing in a column of the filter: 8; ") as caught:
             plan_forget_where(*asked, client, "path = '/p'")
         assert [*map(shown, caught.value.cures)] == [again]
         assert execute(started.lake, plan_mend(*asked, client, range(HOUR0, HOUR0 + 1)))
@@ -286,4 +286,4 @@ def test_a_row_with_an_error_is_named_where_only_others_are_filled_or_compared(s
 
     assert (view.rows, view.unread) == (3, 5)
     assert [*map(shown, view.then())] == [again]
-    assert any("5 rows with an error have nothing" in note.text for note in view.said())
+    assert any("nothing in a column of the filter: 5; " in note.text for note in view.said())

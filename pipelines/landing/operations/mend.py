@@ -96,8 +96,8 @@ class Mend(Effect):
     def said(self) -> Iterable[Note]:
         if self.unread:
             yield Note(
-                f"{self.unread:,} rows of these hours have an error: their columns are filled from the bytes "
-                "that they keep, and not by this",
+                f"rows of these hours with an error: {self.unread:,}; their columns are filled from the "
+                "bytes that they keep, and not by this",
                 "warn",
             )
 

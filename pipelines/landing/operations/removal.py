@@ -45,8 +45,8 @@ from sls_io.values.cures import Cure
 from sls_io.values.errors import InvariantBroken, LandingConflict, printable
 
 UNREAD = (
-    "{:,} rows with an error have nothing in a column of the filter, so nobody compared what the bytes that "
-    "they keep say of it"
+    "rows with an error that have nothing in a column of the filter: {:,}; what the bytes that they keep say "
+    "of it nobody compared"
 )
 REASON_CHARS_MAX = 200
 """Of the reason that a person gives, which the table keeps for ever."""

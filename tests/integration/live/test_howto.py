@@ -28,7 +28,7 @@ SAYS: dict[str, list[tuple[str, ...]]] = {
     ],
     "change-columns": [
         ("who string 3", "nothing was written"),
-        ("dry run", "mended 2, changed 2, files 1 done: snapshot"),
+        ("dry run", "with an error: 1", "rows 1, changed 1, files 1 still"),
         ("order_id int long becomes long", "order_id becomes long, with all its values"),
         ("who becomes customer, with all its values",),
     ],
