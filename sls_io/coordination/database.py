@@ -34,8 +34,8 @@ DRIVERS = {
 }
 """Database -> what SQLAlchemy is told when the address names no driver."""
 _CONNECTIONS_MAX = 4
-_PARTS = re.compile(r"[\w+]+://(?P<user>[^:/]*(?::[^@]*)?@)?(?P<place>.*)", re.DOTALL)
-"""An address as SQLAlchemy reads it: a password ends at the first @."""
+_PARTS = re.compile(r"(?!sqlite)[\w+]+://(?P<user>[^:/]*(?::[^@]*)?@)?(?P<place>.*)", re.DOTALL)
+"""An address of a server as SQLAlchemy reads it: a password ends at the first @."""
 
 
 class Database:
@@ -182,7 +182,7 @@ def check_one_at(address: str, what: str) -> None:
     and `postgresql://lake:p@ss?wd@db/lake` has the host `ss` and an option. Without a user an option may have
     one: `postgresql://db/lake?user=lake@server`.
     """
-    if make_url(address).get_backend_name() == "sqlite" or not (parts := _PARTS.fullmatch(address)):
+    if not (parts := _PARTS.fullmatch(address)):
         return
     place, _, options = parts["place"].partition("?")
     if "@" in (f"{place}{options}" if parts["user"] else place):

@@ -203,6 +203,11 @@ class Where:
         return AlwaysTrue()
 
 
+def quoted(column: str) -> str:
+    """A column's name as a filter has it, whatever the name holds."""
+    return '"' + column.replace('"', '""') + '"'
+
+
 def parse(text: str, schema: Schema) -> Where:
     """The filter `text` on columns of `schema`. Raises ConfigError, which never repeats a value of it."""
     if len(text) > FILTER_CHARS_MAX:
@@ -286,8 +291,8 @@ def _grammar() -> ParserElement:
     words = {w: CaselessKeyword(w) for w in "and or not is in null nan like between true false".split()}
     keyword = MatchFirst(words.values())
     name = ~keyword + Regex(r"[^\W\d][\w.$-]*")
-    quoted = Regex(r'"(?:[^"]|"")+"').set_parse_action(lambda t: t[0][1:-1].replace('""', '"'))
-    column = quoted | name
+    in_quotes = Regex(r'"(?:[^"]|"")+"').set_parse_action(lambda t: t[0][1:-1].replace('""', '"'))
+    column = in_quotes | name
     plain = Regex(r"'(?:[^']|'')*'").set_parse_action(lambda t: t[0][1:-1].replace("''", "'"))
     escaped = Regex(r"[eE]'(?:[^'\\]|\\.|'')*'", re.DOTALL)
     escaped.set_parse_action(lambda t: _unescaped(t[0][2:-1]))

@@ -35,7 +35,7 @@ from pipelines.landing.contents.holdings import Asking
 from pipelines.landing.contents.sameness import check_same
 from pipelines.landing.contents.slices import Slice
 from pipelines.landing.contents.spread import Spread, unless_wrong
-from pipelines.landing.contents.where import Where, parse
+from pipelines.landing.contents.where import Where, parse, quoted
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.barred import bars_of
 from pipelines.landing.ledger.place import Place, look
@@ -144,8 +144,8 @@ def _unread(asked: Where) -> Where:
     declared, older rows are filled from `__rest__`, and the rows of one person leave. The row with the error
     had nothing in `who`, stayed, and all was green.
     """
-    named = (f'"{column.replace(chr(34), chr(34) * 2)}" is null' for column in asked.columns)
-    return parse(f"__error__ is not null and ({' or '.join(named)})", asked.schema)
+    nothing = " or ".join(f"{quoted(column)} is null" for column in asked.columns)
+    return parse(f"__error__ is not null and ({nothing})", asked.schema)
 
 
 def _with_errors(place: Place, tasks: Iterable[FileScanTask]) -> list[FileScanTask]:

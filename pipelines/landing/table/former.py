@@ -250,7 +250,9 @@ def newer(io: FileIO, metadata_location: str, table_uuid: str, *, before_s: floa
     was written before that time (unix seconds), so that nobody is about to commit it.
     """
     number = number_of(metadata_location)
-    for version in versions(io, _parent(metadata_location)) or () if number >= 0 else ():
+    if number < 0:
+        return None
+    for version in versions(io, _parent(metadata_location)) or ():
         if version.number <= number:
             return None
         if version.number == number + 1 and version.modified_s >= before_s:
