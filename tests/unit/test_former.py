@@ -3,12 +3,13 @@
 import gzip
 import multiprocessing
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
@@ -18,6 +19,7 @@ from pyiceberg.types import LongType, NestedField
 
 from pipelines.landing.table.former import (
     listed,
+    look_for,
     new_location,
     newer,
     number_of,
@@ -122,11 +124,11 @@ def test_no_two_tables_share_a_folder() -> None:
 
 
 @contextmanager
-def coming_and_going(folder: Path) -> Iterator[None]:
-    """A folder that another process makes and removes, thousands of times a second."""
+def coming_and_going(path: Path, flip: Callable[[Path], None]) -> Iterator[None]:
+    """What another process makes and removes, thousands of times a second."""
     processes = multiprocessing.get_context("spawn")
     here, there = processes.Pipe()
-    other = processes.Process(target=_flip, args=(folder, there))
+    other = processes.Process(target=_again_and_again, args=(flip, path, there))
     other.start()
     try:
         assert here.recv() == "begun"
@@ -136,16 +138,36 @@ def coming_and_going(folder: Path) -> Iterator[None]:
         other.join()
 
 
-def _flip(folder: Path, there: Connection) -> None:
+def _again_and_again(flip: Callable[[Path], None], path: Path, there: Connection) -> None:
     there.send("begun")
     while not there.poll():
-        folder.mkdir()
-        folder.rmdir()
+        flip(path)
+
+
+def a_folder(path: Path) -> None:
+    path.mkdir()
+    path.rmdir()
+
+
+def a_first_version(path: Path) -> None:
+    write(path.parent, path.name)
+    path.unlink()
 
 
 def test_a_folder_that_another_makes_while_it_is_listed_is_no_error(tmp_path: Path) -> None:
     """Of 5,000 listings about a hundred fail here at their first try."""
     folder = tmp_path / "bronze"
-    with coming_and_going(folder):
+    with coming_and_going(folder, a_folder):
         for _ in range(5_000):
             assert listed(IO, str(folder), recursive=True) == []
+
+
+def test_a_table_that_another_makes_while_its_folder_is_looked_at_was_not_lost(tmp_path: Path) -> None:
+    """Its first version is there before the catalog has it. Of 3,000 looks some hundred find it between two
+    listings."""
+    metadata_folder = tmp_path / "bronze" / "logs" / "metadata"
+    metadata_folder.mkdir(parents=True)
+    catalog = SqlCatalog("c", uri="sqlite:///:memory:", warehouse=f"file://{tmp_path}")
+    with coming_and_going(metadata_folder / "00000-a.metadata.json", a_first_version):
+        found = [look_for(catalog, "bronze.logs") for _ in range(3_000)]
+    assert [former for former in found if former] == []

@@ -335,7 +335,11 @@ def _told_by(io: FileIO, location: str) -> tuple[str, bool]:
     """What the files below a location say of a table ("" for nothing), and whether metadata says it.
 
     Metadata with a snapshot is the strongest word: a table was there and had rows. Files beside it, or
-    metadata that cannot be read, are a weaker one.
+    metadata that cannot be read, are a weaker one. The first version by its number is no word at all.
+
+    Story: A makes the table, and B, who found no table, looks here. B finds no version, A writes 00000,
+    B lists the files and finds one. Counted, it would be a lost table, since A tells the catalog only now.
+    A file of any other kind comes after the catalog's row, which B asks for once more.
     """
     silent, torn = set[str](), False
     for version in versions(io, f"{location}/metadata") or ():
@@ -347,9 +351,10 @@ def _told_by(io: FileIO, location: str) -> tuple[str, bool]:
                 f"snapshot{'s' if count > 1 else ''}, the newest {version.name}"
             ), True
         torn |= metadata is None and version.number != 0
-        if metadata is not None or version.number == 0:
+        if metadata is not None:
             silent.add(version.name)
-    others = [f for f in listed(io, location, recursive=True) or () if _last(f.path) not in silent]
+    files = listed(io, location, recursive=True) or ()
+    others = [f for f in files if number_of(f.path) and _last(f.path) not in silent]
     if not others:
         return "", False
     why = "no metadata that can be read" if torn else "no metadata with a snapshot"
