@@ -86,8 +86,8 @@ def read_document(path: Path) -> Any:
 
 def read_attributes(path: Path) -> dict[str, Any]:
     """The `attributes:` of the one document of the file, as written. Raises ConfigError."""
-    document = read_document(path)
-    if not isinstance(document, dict) or not isinstance(document.get("attributes"), dict):
+    document = component(path, read_document(path))
+    if not isinstance(document.get("attributes"), dict):
         raise ConfigError(f"{path}: expected `type:` and `attributes:`; see the example in the README")
     attributes: dict[str, Any] = document["attributes"]
     return attributes

@@ -232,8 +232,8 @@ FILES: dict[str, tuple[bytes, str]] = {
         "line 10: columns: 'a.b' and 'A.b' differ only in case",
     ),
     "two documents": ((GOOD + "---\n" + GOOD).encode(), "2 YAML documents"),
-    "nothing": (b"", "expected `type:` and `attributes:`"),
-    "a list": (b"- a\n- SlsLogstore\n", "expected `type:` and `attributes:`"),
+    "nothing": (b"", "is empty: write `type:` and `attributes:`"),
+    "a list": (b"- a\n- SlsLogstore\n", "it has no `type:`"),
 }
 
 

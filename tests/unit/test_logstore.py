@@ -138,12 +138,12 @@ def test_other_shards_are_refused(shards: object, told: str) -> None:
     [
         ("attributes: [", "line 1, column 14: not valid YAML"),
         ("attributes:\n  a: b: c", "line 2, column 7: not valid YAML"),
-        ("", "expected `type:` and `attributes:`"),
-        ("- a\n- b", "expected `type:` and `attributes:`"),
+        ("", "is empty: write `type:` and `attributes:`"),
+        ("- a\n- b", "it has no `type:`"),
         ("type: x", "expected `type:` and `attributes:`"),
-        ("attributes: {}", "service: is missing"),
-        ("attributes: {group: {name: lake, holder: 'a b'}}", "group and holder names"),
-        ("attributes: {columns: {amount: decimal(9,2)}}", "put the type before it in quotes"),
+        ("type: x\nattributes: {}", "service: is missing"),
+        ("type: x\nattributes: {group: {name: lake, holder: 'a b'}}", "group and holder names"),
+        ("type: x\nattributes: {columns: {amount: decimal(9,2)}}", "put the type before it in quotes"),
     ],
 )
 def test_a_wrong_file_is_named_with_its_cure(tmp_path: Path, text: str, told: str) -> None:

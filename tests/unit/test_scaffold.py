@@ -175,6 +175,8 @@ def test_a_type_with_a_slip_is_no_file_less(project: Path, capsys: pytest.Captur
     assert run(["check", "--json"]) == EXIT_FAILED
     (strange,) = json.loads(capsys.readouterr().out)["others_wrong"]
     assert "orders/defs.yaml" in strange and "did you mean pipelines.components.SlsLogstore?" in strange
+    path.write_text(whole.replace("components.SlsLogstore", "components.component.SlsLogstore"))
+    assert run(["check"]) == EXIT_FAILED
     path.write_text(whole)
     assert run(["check"]) == 0
 
