@@ -46,7 +46,7 @@ def _steps(text: str) -> tuple[str, ...]:
 @click.option(
     "--snapshots",
     type=click.IntRange(min=2),
-    help=f"How many are kept at most; without it {KEPT}.",
+    help=f"How many of the newest are kept; without it {KEPT}.",
 )
 @click.option(
     "--keep-hours",

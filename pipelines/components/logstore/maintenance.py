@@ -56,7 +56,7 @@ class Upkeep(dg.Config):
         description="Small files are written together to files of this size, in MiB.",
     )
     snapshots: int | None = Field(
-        default=None, description=f"How many snapshots are kept at most; without it {KEPT}."
+        default=None, description=f"How many of the newest snapshots are kept; without it {KEPT}."
     )
     keep_hours: float = Field(default=0.0, description="Younger snapshots are kept, however many there are.")
     manifests: int = Field(default=MANIFESTS_MAX, description="If there are more manifests, they become few.")

@@ -39,26 +39,37 @@ def affordable(table: Table) -> int:
 def expired(
     table: Table, snapshots_max: int, coming: int = 0, *, since_ms: float = float("inf")
 ) -> tuple[int, ...]:
-    """Snapshots that leave so that at most `snapshots_max` stay: every ref's, and the newest of main; and on
-    top those of `since_ms` and later, however many they are.
+    """Snapshots that leave so that the newest `snapshots_max` of main stay, and on top every ref's, and those
+    of `since_ms` and later, however many they are.
 
     Snapshots that no ref leads to leave first: a rollback put them aside. `coming`: how many commits of ours
     come before, each of which moves main and the tag.
+
+    Story: somebody puts a tag on the table each day. Counted among the 200, the tags of seven months would
+    leave main its head alone: no way back, and no run would find its own commit behind an answer that was
+    lost.
 
     Worked example: a landing each five minutes makes 288 snapshots a day. The newest 200 are 17 hours, and
     with a `since_ms` of three days ago 864 stay.
     """
     snapshots, along = table.metadata.snapshots, {MAIN_BRANCH, TAG} if coming else set()
     named = {ref.snapshot_id for name, ref in table.metadata.refs.items() if name not in along}
-    main = [s.snapshot_id for s in ancestry(table)]
-    room = max(0, snapshots_max - coming - len(named))
-    kept = named | set([s for s in main if s not in named][:room])
+    kept = named | set(_newest(table, max(0, snapshots_max - coming)))
     # Asked of all snapshots, those beside main, too. Of 230 on main the oldest 30 leave; of 230 with 2 put
-    # aside by a rollback the 2 leave and the oldest 28; a tag of somebody's on the fourth keeps that, and the
-    # 31st leaves for it.
+    # aside by a rollback the 2 leave and the oldest 28; a tag of somebody's on the fourth keeps that.
     if len(snapshots) + coming <= snapshots_max:
         return ()
     return tuple(s.snapshot_id for s in snapshots if s.snapshot_id not in kept and s.timestamp_ms < since_ms)
+
+
+def holding(table: Table, snapshots_max: int) -> tuple[str, ...]:
+    """Names of somebody's that keep a snapshot with all its files, which would leave without them."""
+    newest = set(_newest(table, snapshots_max))
+    return tuple(sorted(n for n, ref in table.metadata.refs.items() if ref.snapshot_id not in newest))
+
+
+def _newest(table: Table, count: int) -> list[int]:
+    return [snapshot.snapshot_id for snapshot in islice(ancestry(table), count)]
 
 
 def left_too(table: Table, leaving: Collection[int]) -> tuple[Mapping[str, int], str]:

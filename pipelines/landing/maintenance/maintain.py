@@ -48,18 +48,19 @@ from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance import compact, sweep
 from pipelines.landing.maintenance.compact import CompactableHour, Left
-from pipelines.landing.maintenance.expiry import affordable, expired, left_too
+from pipelines.landing.maintenance.expiry import affordable, expired, holding, left_too
 from pipelines.landing.run.driver import PUBLISH_DEADLINE_S, RELOAD_DEADLINE_S
 from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.cures import Cure
-from sls_io.values.errors import ConfigError, LandingConflict, LedgerBroken, TransportError
+from sls_io.values.errors import ConfigError, LandingConflict, LedgerBroken, TransportError, printable
 
 STEPS = ("compact", "manifests", "expire", "sweep", "metadata")
 MANIFESTS_MAX = 100
 _FILES_A_MANIFEST = 2000
+_NAMES_MAX = 3
 _DELETING = frozenset({"sweep", "metadata"})
 
 
@@ -71,6 +72,7 @@ class Maintenance(Effect):
     refreshed  the snapshot that made earlier writers look again; None when nothing was deleted
     manifests  data manifests of main, now and after; the same where they stay
     expired    snapshots that leave, oldest first; `kept` stay
+    holding    tags and branches that keep older snapshots, and so their files
     swept, metadata  files deleted; paths below the table's folder
     put_off    what was left for the next time, and why: steps, hours, files
     unsettled  some of that waits for a person: rows are lost, or a file cannot be read
@@ -79,7 +81,7 @@ class Maintenance(Effect):
     manifests and expiry free.
     """
 
-    QUIET = frozenset({"steps", "left", "manifests", "expired", "kept", "refreshed", "put_off"})
+    QUIET = frozenset({"steps", "left", "manifests", "expired", "kept", "holding", "refreshed", "put_off"})
 
     table: str
     steps: tuple[str, ...]
@@ -89,6 +91,7 @@ class Maintenance(Effect):
     manifests: tuple[int, int] = (0, 0)
     expired: tuple[int, ...] = ()
     kept: int = 0
+    holding: tuple[str, ...] = ()
     refreshed: int | None = None
     swept: tuple[Orphan, ...] = ()
     metadata: tuple[Orphan, ...] = ()
@@ -102,6 +105,10 @@ class Maintenance(Effect):
     def said(self) -> Iterable[Note]:
         for each in self.left:
             yield Note(f"not compacted: {left_text(each)}")
+        if self.holding:
+            more = f" and {len(self.holding) - _NAMES_MAX} more" if len(self.holding) > _NAMES_MAX else ""
+            names = f"{', '.join(map(printable, self.holding[:_NAMES_MAX]))}{more}"
+            yield Note(f"older snapshots stay, with their files, while these names do: {names}")
         frees = self.compacted or self.expired or self.manifests[0] != self.manifests[1]
         if "sweep" in self.steps and not self.executed and frees:
             yield Note("on top come files that this very run's compaction, manifests and expiry free")
@@ -200,6 +207,7 @@ class Maintainer:
             manifests=(count, fewer),
             expired=leaving,
             kept=len(table.metadata.snapshots) - len(leaving) + commits + refresh,
+            holding=holding(table, self._most(table)) if "expire" in steps else (),
             swept=self._swept(table, now_s) if "sweep" in deleting else (),
             metadata=sweep.old_metadata(table, older_than_s=now_s - self.floor_s)
             if "metadata" in deleting
@@ -245,6 +253,7 @@ class Maintainer:
                 swept = self._delete(table, self._swept(table, now_s))
             if "metadata" in deleting:
                 metadata = self._delete(table, sweep.old_metadata(table, older_than_s=now_s - self.floor_s))
+        after = self._look().table
         return Maintenance(
             table=self.name,
             steps=steps,
@@ -253,7 +262,8 @@ class Maintainer:
             left=left,
             manifests=manifests,
             expired=leaving,
-            kept=len(self._look().table.metadata.snapshots),
+            kept=len(after.metadata.snapshots),
+            holding=holding(after, self._most(after)) if "expire" in steps else (),
             refreshed=refreshed,
             swept=swept,
             metadata=metadata,
@@ -412,8 +422,10 @@ class Maintainer:
     def _leaving(self, table: Table, later: int, coming: int = 0) -> tuple[int, ...]:
         """`expired`, by this maintenance's clock, with room for what it makes `later`."""
         since_ms = (self.clock.now() - self._keep_s) * 1000 if self._keep_s else float("inf")
-        most = self.snapshots_max or affordable(table)
-        return expired(table, most - later, coming, since_ms=since_ms)
+        return expired(table, self._most(table) - later, coming, since_ms=since_ms)
+
+    def _most(self, table: Table) -> int:
+        return self.snapshots_max or affordable(table)
 
     def _done(self, step: str, planned: Planned[View], fresh: Freshness | None = None) -> Done[View]:
         tools = Tools(self.clock, on_event=lambda event: self._on_event(f"{step}.built"))
