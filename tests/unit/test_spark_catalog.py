@@ -98,6 +98,11 @@ def test_the_region_of_oss_is_in_its_endpoint(endpoint: str, region: str) -> Non
     assert found["s3.endpoint"].startswith("https://")
 
 
+def test_an_endpoint_of_ones_own_says_how_it_is_spoken_to() -> None:
+    with pytest.raises(ConfigError, match="127.0.0.1:9000: write http:// or https:// before it"):
+        completed({"warehouse": "s3://logs/lake", "s3.endpoint": "127.0.0.1:9000"})
+
+
 def test_a_store_of_ones_own_is_told_what_its_owner_says() -> None:
     own = {"s3.chunked-encoding-enabled": "true", "client.legacy-md5-plugin-enabled": "false"}
     found = of({**POSTGRES, **S3, **own})

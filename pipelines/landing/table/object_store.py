@@ -33,7 +33,7 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from pipelines.landing.catalogs.keys import KEYS_AHEAD_S, LENT_FOR, SIGNING, keys_of, with_keys
 from sls_io.values.clock import SYSTEM_CLOCK
-from sls_io.values.errors import ConfigError
+from sls_io.values.errors import ConfigError, printable
 from sls_io.values.side_by_side import answers
 from sls_io.wire.credentials import resolve
 from sls_io.wire.keys import Keys
@@ -70,7 +70,8 @@ def on_oss(properties: Mapping[str, str], scheme: str = "") -> bool:
 
 def completed(properties: Mapping[str, str], scheme: str = "") -> dict[str, str]:
     """`properties` with what the store needs that nobody has said. Raises ConfigError for OSS without an
-    endpoint: the next best would be Amazon's, and a bucket of that name may be anybody's.
+    endpoint: the next best would be Amazon's, and a bucket of that name may be anybody's; and for another
+    store's without a scheme: taken for https, a store of plain HTTP answered with what TLS calls a version.
 
     Worked example: `oss-cn-hangzhou-internal.aliyuncs.com` becomes an https address, with the region
     `cn-hangzhou` and the bucket in the host's name. `oss-accelerate.aliyuncs.com` names no region, and
@@ -78,6 +79,11 @@ def completed(properties: Mapping[str, str], scheme: str = "") -> dict[str, str]
     """
     found = dict(properties)
     if found.get(_ENDPOINT) and "://" not in found[_ENDPOINT]:
+        if not _OSS_HOST.fullmatch(_host(found)):
+            raise ConfigError(
+                f"{_ENDPOINT} is {printable(found[_ENDPOINT])}: write http:// or https:// before it, as the "
+                "store speaks"
+            )
         found[_ENDPOINT] = f"https://{found[_ENDPOINT]}"
     if not on_oss(found, scheme):
         return found
