@@ -38,6 +38,9 @@ def make_papers(
     authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     authority = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "an authority for one test")])
 
+    # From 3.13 on Python takes no certificate without it (ssl.VERIFY_X509_STRICT).
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
+
     def signed(subject: x509.Name, public: ec.EllipticCurvePublicKey, ca: bool) -> x509.CertificateBuilder:
         return (
             x509.CertificateBuilder()
@@ -48,6 +51,8 @@ def make_papers(
             .not_valid_before(now - dt.timedelta(days=30))
             .not_valid_after(now + dt.timedelta(days=1 if ca else days))
             .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+            .add_extension(issuer, critical=False)
         )
 
     root = signed(authority, authority_key.public_key(), True).add_extension(
