@@ -1,13 +1,24 @@
 """Another process acts between two looks of one verb: what is said and done is of one moment."""
 
+import sqlite3
 from collections.abc import Callable
 
+import pytest
+
+from pipelines.landing.doctor.trial import made
+from pipelines.landing.doctor.warehouse import Scratch
+from pipelines.landing.ledger.state import check_newest
+from pipelines.landing.recovery.register import plan_register, register
+from pipelines.landing.recovery.start_over import plan_start_over, start_over
 from pipelines.landing.watch.look import look
 from pipelines.landing.watch.sealed import sealing
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ConfigError, LandingConflict
 from sls_io.values.settings import Service
 from sls_io.values.shard import Shard
 from sls_io.values.window import HOUR_S
 from sls_io.wire.client import SlsClient
+from tests.worlds.interrupted_catalog import interrupted
 from tests.worlds.lost_metadata import land
 from tests.worlds.one_logstore import PROJECT, World
 
@@ -26,6 +37,16 @@ class Overtaken(SlsClient):
         while self._acts:
             self._acts.pop()()
         return found
+
+
+def lose_row(world: World) -> None:
+    """The catalog loses its tables."""
+    path = world.lake.sqlite_path
+    assert path is not None
+    connection = sqlite3.connect(path, timeout=30)
+    with connection:
+        connection.execute("delete from iceberg_tables")
+    connection.close()
 
 
 def test_an_hour_is_not_complete_while_nobody_has_landed_the_children_of_a_shard_that_was_split_meanwhile(
@@ -52,3 +73,58 @@ def test_an_hour_is_not_complete_while_nobody_has_landed_the_children_of_a_shard
     calm.emulator.admin.advance(60)
     calm.land()
     calm.assert_each_log_once()
+
+
+def test_landings_at_each_look_at_a_catalog_do_not_make_it_an_older_state(calm: World) -> None:
+    land(calm, 10)
+    lake, catalog = interrupted(calm.lake)
+    table = lake.load(calm.logstore.table)
+    assert table is not None
+
+    def land_twice() -> None:
+        land(calm, 10)
+        land(calm, 10)
+
+    land_twice()
+    catalog.loads.append(land_twice)
+    check_newest(table)
+    assert not catalog.loads
+
+
+def test_a_first_landing_makes_the_namespace_again_that_a_look_of_doctor_takes_away(calm: World) -> None:
+    lake, catalog = interrupted(calm.lake)
+    doctor = Scratch(calm.logstore, calm.lake, SYSTEM_CLOCK)
+    assert [*made(doctor.questions())]
+    catalog.namespaces.append(doctor.dropped)
+    calm.put(10)
+    calm.emulator.admin.advance(60)
+    calm.land(lake=lake)
+    calm.assert_each_log_once()
+
+
+def test_doctor_leaves_a_namespace_in_which_a_first_landing_has_made_its_table(calm: World) -> None:
+    doctor = Scratch(calm.logstore, calm.lake, SYSTEM_CLOCK)
+    assert [*made(doctor.questions())]
+    land(calm, 10)
+    assert doctor.dropped() == "the table and its files are gone"
+    calm.assert_each_log_once()
+
+
+def test_a_table_that_was_registered_meanwhile_is_not_called_a_new_one(calm: World) -> None:
+    land(calm, 10)
+    lose_row(calm)
+    with calm.client as client:
+        decided = plan_start_over(calm.lake, calm.logstore, client)
+        register(calm.lake, plan_register(calm.lake, calm.logstore, client))
+    with pytest.raises(LandingConflict, match="says something else of"):
+        start_over(calm.lake, decided)
+    calm.assert_each_log_once()
+
+
+def test_a_run_that_lands_while_newer_metadata_is_looked_for_leaves_nothing_to_register(calm: World) -> None:
+    land(calm, 10)
+    lake, catalog = interrupted(calm.lake)
+    catalog.loads.append(lambda: land(calm, 10))
+    with calm.client as client, pytest.raises(ConfigError, match=r"the newest metadata of table .* already"):
+        plan_register(lake, calm.logstore, client)
+    assert not catalog.loads
