@@ -1,13 +1,21 @@
 """Another process acts between two looks of one verb: what is said and done is of one moment."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import Engine, event
 
 from pipelines.landing.doctor.trial import made
 from pipelines.landing.doctor.warehouse import Scratch
+from pipelines.landing.inspection.describe import describe
+from pipelines.landing.ledger.mirror import mirrored, standing
+from pipelines.landing.ledger.start import find_table
 from pipelines.landing.ledger.state import check_newest
+from pipelines.landing.maintenance.repair import plan_repair
 from pipelines.landing.recovery.register import plan_register, register
 from pipelines.landing.recovery.start_over import plan_start_over, start_over
 from pipelines.landing.watch.look import look
@@ -37,6 +45,22 @@ class Overtaken(SlsClient):
         while self._acts:
             self._acts.pop()()
         return found
+
+
+@contextmanager
+def before_statement(begins: str, act: Callable[[], object]) -> Iterator[None]:
+    """Others act before the first statement that begins so."""
+    left = [act]
+
+    def before(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        if statement.startswith(begins) and left:
+            left.pop()()
+
+    event.listen(Engine, "before_cursor_execute", before)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "before_cursor_execute", before)
 
 
 def lose_row(world: World) -> None:
@@ -110,6 +134,20 @@ def test_doctor_leaves_a_namespace_in_which_a_first_landing_has_made_its_table(c
     calm.assert_each_log_once()
 
 
+def test_a_run_that_lands_while_shards_are_described_is_not_a_table_that_was_further(calm: World) -> None:
+    land(calm, 10)
+    lake, catalog = interrupted(calm.lake)
+    catalog.loads.append(lambda: land(calm, 10))
+    with calm.client as client:
+        views = describe(calm.logstore, lake.one_look(), client)
+        assert not catalog.loads and not [view.shard for view in views if view.ahead]
+        for loads in range(4):
+            catalog.loads.extend([*[lambda: None] * loads, lambda: land(calm, 10)])
+            moves = plan_repair(calm.logstore, lake, client)
+            catalog.loads.clear()
+            assert not [move.shard for move in moves if move.difference == "ahead"], loads
+
+
 def test_a_table_that_was_registered_meanwhile_is_not_called_a_new_one(calm: World) -> None:
     land(calm, 10)
     lose_row(calm)
@@ -128,3 +166,39 @@ def test_a_run_that_lands_while_newer_metadata_is_looked_for_leaves_nothing_to_r
     with calm.client as client, pytest.raises(ConfigError, match=r"the newest metadata of table .* already"):
         plan_register(lake, calm.logstore, client)
     assert not catalog.loads
+
+
+def test_a_mirror_that_another_run_has_moved_on_meanwhile_is_not_behind(calm: World, tmp_path: Path) -> None:
+    calm.logstore = calm.changed(mirror=f"sql:sqlite:///{tmp_path}/mirror.sqlite")
+    land(calm, 10)
+    calm.put(10)
+    calm.emulator.admin.advance(60)
+    with calm.run() as run:
+        run.land()
+        with before_statement("BEGIN IMMEDIATE", lambda: land(calm, 10)):
+            told = mirrored(calm.logstore, calm.lake)
+    assert told is not None and not told.trouble
+    assert (told.behind, told.lag_s, told.ahead) == (0, 0.0, 0)
+
+
+def test_a_first_landing_while_a_look_goes_on_is_no_table_that_was_lost(calm: World) -> None:
+    """The look keeps what it has found, that there is no table; the group has checkpoints by then."""
+    look_at = calm.lake.one_look()
+    assert look_at.load(calm.logstore.table) is None
+    land(calm, 10)
+    with calm.client as client:
+        assert find_table(look_at, calm.logstore, client) is not None
+        describe(calm.logstore, look_at, client)
+
+
+def test_a_mirror_that_moves_on_while_a_look_goes_on_is_not_ahead_of_its_table(
+    calm: World, tmp_path: Path
+) -> None:
+    calm.logstore = calm.changed(mirror=f"file:{tmp_path}/mirror.json")
+    land(calm, 10)
+    look_at = calm.lake.one_look()
+    assert look_at.load(calm.logstore.table) is not None
+    land(calm, 10)
+    with calm.client as client:
+        told = standing(calm.logstore, look_at, client)
+    assert (told.ahead, told.behind, told.trouble) == (0, 0, "")

@@ -124,6 +124,11 @@ class Lake:
         """
         return self if self._looked is not None else replace(self, _looked={})
 
+    def anew(self) -> "Lake":
+        """The same catalog as it is now, also for who is within one look: for a second look that may take a
+        first one back."""
+        return Lake(self.properties)
+
     @property
     def sqlite_path(self) -> Path | None:
         """The catalog's file when it is SQLite."""
