@@ -1,5 +1,6 @@
 """Another process acts between two looks of one verb: what is said and done is of one moment."""
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,16 +13,22 @@ from sqlalchemy import Engine, event
 from pipelines.landing.doctor.trial import made
 from pipelines.landing.doctor.warehouse import Scratch
 from pipelines.landing.inspection.describe import describe
+from pipelines.landing.inspection.landings import landings_of
+from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.mirror import mirrored, standing
 from pipelines.landing.ledger.start import find_table
 from pipelines.landing.ledger.state import check_newest
+from pipelines.landing.maintenance.maintain import Maintainer
 from pipelines.landing.maintenance.repair import plan_repair
 from pipelines.landing.recovery.register import plan_register, register
 from pipelines.landing.recovery.start_over import plan_start_over, start_over
+from pipelines.landing.table.lake import Lake
+from pipelines.landing.watch.health import Unknown
 from pipelines.landing.watch.look import look
 from pipelines.landing.watch.sealed import sealing
+from pipelines.landing.watch.vitals import vitals
 from sls_io.values.clock import SYSTEM_CLOCK
-from sls_io.values.errors import ConfigError, LandingConflict
+from sls_io.values.errors import ConfigError, LandingConflict, TransportError
 from sls_io.values.settings import Service
 from sls_io.values.shard import Shard
 from sls_io.values.window import HOUR_S
@@ -29,6 +36,7 @@ from sls_io.wire.client import SlsClient
 from tests.worlds.interrupted_catalog import interrupted
 from tests.worlds.lost_metadata import land
 from tests.worlds.one_logstore import PROJECT, World
+from tests.worlds.two_runs import At
 
 _OLD_S = 3 * 24 * 3600
 
@@ -202,3 +210,60 @@ def test_a_mirror_that_moves_on_while_a_look_goes_on_is_not_ahead_of_its_table(
     with calm.client as client:
         told = standing(calm.logstore, look_at, client)
     assert (told.ahead, told.behind, told.trouble) == (0, 0, "")
+
+
+def maintained(world: World) -> None:
+    """Hours are written together, and their files, which are days old, leave with all older snapshots."""
+    at = SYSTEM_CLOCK.now() - _OLD_S
+    for path in Path(world.table.location().removeprefix("file://")).rglob("*"):
+        os.utime(path, (at, at))
+    done = Maintainer(world.logstore, world.lake, snapshots_max=2).execute()
+    assert done.expired and done.swept
+
+
+def proven(world: World, lake: Lake) -> object:
+    with world.client as client:
+        return verify(world.logstore, lake, client)
+
+
+def listed(world: World, lake: Lake) -> object:
+    return landings_of(world.logstore, lake)
+
+
+def planned(world: World, lake: Lake) -> object:
+    return Maintainer(world.logstore, lake).plan(["sweep"])
+
+
+@pytest.mark.parametrize("ask", [proven, listed, planned])
+def test_files_that_a_maintenance_takes_while_somebody_looks_are_not_lost(
+    calm: World, ask: Callable[[World, Lake], object]
+) -> None:
+    calm.land_hours(3)
+    lake, catalog = interrupted(calm.lake)
+    catalog.loads.append(lambda: maintained(calm))
+    with pytest.raises(TransportError, match="were expired while it was looked at"):
+        ask(calm, lake)
+    assert not catalog.loads
+    ask(calm, lake)
+    calm.assert_proved()
+
+
+def test_files_that_a_maintenance_takes_while_health_is_looked_at_are_not_known_to_be_lost(
+    calm: World,
+) -> None:
+    calm.land_hours(3)
+    lake, catalog = interrupted(calm.lake)
+    catalog.loads.append(lambda: maintained(calm))
+    with calm.client as client:
+        found = vitals(calm.logstore, lambda: lake, lambda: client)
+        assert isinstance(found.reconciled, Unknown), found.reconciled
+        assert vitals(calm.logstore, lambda: lake, lambda: client).reconciled == ()
+
+
+def test_a_run_that_builds_on_what_a_maintenance_takes_meanwhile_finds_nothing_lost(calm: World) -> None:
+    calm.land_hours(3, more=10)
+    with pytest.raises(TransportError, match="were expired while it was looked at"):
+        calm.land(on_event=At("publish", lambda: maintained(calm)))
+    calm.land()
+    calm.assert_each_log_once()
+    calm.assert_proved()

@@ -23,7 +23,14 @@ from pipelines.landing.inspection.second_pull import SecondPull, pull_again
 from pipelines.landing.inspection.upcoming import left_alone
 from pipelines.landing.inspection.whole import NO_FILES, Chosen, WholeFiles, read_chosen
 from pipelines.landing.ledger.newest_landing import disagreements
-from pipelines.landing.ledger.reading import Unreadable, readable_manifests, rows_shown, tasks_in, tasks_of
+from pipelines.landing.ledger.reading import (
+    Unreadable,
+    check_kept,
+    readable_manifests,
+    rows_shown,
+    tasks_in,
+    tasks_of,
+)
 from pipelines.landing.ledger.start import begins, unknown_beside
 from pipelines.landing.ledger.state import (
     TableState,
@@ -138,8 +145,8 @@ class Evidence:
 def gather(
     logstore: Logstore, client: SlsClient, table: Table, state: TableState, origin: Origin, asked: Scope
 ) -> Evidence:
-    """Read and ask all of it. Raises as `reading.py` does, not for lost files, and when the service does not
-    answer."""
+    """Read and ask all of it. Raises as `reading.py` does, not for lost files, where there are some as
+    `check_kept`, and when the service does not answer."""
     problems, lost = disagreements(table)
     ledger = state.ledger(origin.id)
     if not ledger.started:
@@ -156,6 +163,8 @@ def gather(
     said = {each.path for each in lost}
     # Of the newest landing's file another logstore's may be gone, too.
     lost = list({each.path: each for each in (*damaged, *lost, *there.lost)}.values())
+    if lost:
+        check_kept(table)
     return Evidence(
         table=logstore.table,
         origin=origin,

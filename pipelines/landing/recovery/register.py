@@ -26,7 +26,7 @@ from pipelines.landing.commit.after_commit import commits
 from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.planned import Decision, Finished, Tools
 from pipelines.landing.hours import moment_text
-from pipelines.landing.ledger.newest_landing import reconcile
+from pipelines.landing.ledger.newest_landing import disagreements
 from pipelines.landing.ledger.start import check_beside, check_origin, published_cursors
 from pipelines.landing.ledger.start import known as known_as
 from pipelines.landing.ledger.state import TableState, facts, read_state
@@ -192,7 +192,7 @@ def _unsound(table: Table, state: TableState) -> Iterator[str]:
         read_state(table, newest=False)
     except LedgerBroken as error:
         yield str(error)
-    yield from reconcile(table)
+    yield from disagreements(table)[0]
     if not state.origins:
         yield "it knows no logstore: sls-lake never landed in it"
 
