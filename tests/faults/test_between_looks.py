@@ -14,6 +14,7 @@ from pipelines.landing.doctor.trial import made
 from pipelines.landing.doctor.warehouse import Scratch
 from pipelines.landing.inspection.describe import describe
 from pipelines.landing.inspection.landings import landings_of
+from pipelines.landing.inspection.runway import runway
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.ledger.mirror import mirrored, standing
 from pipelines.landing.ledger.start import find_table
@@ -39,6 +40,7 @@ from tests.worlds.one_logstore import PROJECT, World
 from tests.worlds.two_runs import At
 
 _OLD_S = 3 * 24 * 3600
+_RETENTION_S = 31 * 24 * 3600.0
 
 
 class Overtaken(SlsClient):
@@ -267,3 +269,32 @@ def test_a_run_that_builds_on_what_a_maintenance_takes_meanwhile_finds_nothing_l
     calm.land()
     calm.assert_each_log_once()
     calm.assert_proved()
+
+
+def land_and_lose(world: World) -> None:
+    """What waits lands, and then retention takes it."""
+    world.land()
+    world.emulator.admin.advance(_RETENTION_S)
+    world.put(5)
+
+
+def test_what_lands_while_a_proof_is_taken_is_not_lost_to_retention(calm: World) -> None:
+    calm.begun(10, 10)
+    lake, catalog = interrupted(calm.lake)
+    catalog.loads.append(lambda: land_and_lose(calm))
+    with calm.client as client:
+        proof = verify(calm.logstore, lake, client)
+    assert not catalog.loads and proof.ok
+    assert not [note for shard in proof.shards for note in shard.notes if "lost" in note]
+
+
+def test_what_lands_while_the_runway_is_looked_at_is_not_lost_to_retention(calm: World) -> None:
+    calm.begun(10, 10)
+    lake, catalog = interrupted(calm.lake)
+    catalog.loads.append(lambda: land_and_lose(calm))
+    with calm.client as client:
+        assert not runway(calm.logstore, lake.one_look(), client).lost
+        assert not catalog.loads
+        calm.emulator.admin.advance(_RETENTION_S)
+        calm.put(5)
+        assert runway(calm.logstore, lake, client).lost, "what has not landed is"

@@ -236,17 +236,21 @@ def check_kept(table: Table) -> None:
 
 
 def _expired(table: Table) -> bool:
-    """Whether the catalog has a state of the table without one of its snapshots. Where it does not load the
-    table, nothing is known of that."""
+    """Whether the catalog has a state of the table without one of its snapshots."""
+    now = as_of_now(table)
+    return not {s.snapshot_id for s in table.snapshots()} <= {s.snapshot_id for s in now.snapshots()}
+
+
+def as_of_now(table: Table) -> Table:
+    """The table as its catalog has it now; the same where it does not load it: nothing is known of that."""
     try:
-        now = answered(
+        return answered(
             lambda: table.catalog.load_table(table.name()),
             deadline_s=ANSWER_S,
             waits_for="the Iceberg catalog",
         )
     except Exception:  # every catalog has its own exceptions
-        return False
-    return not {s.snapshot_id for s in table.snapshots()} <= {s.snapshot_id for s in now.snapshots()}
+        return table
 
 
 def _is_there(table: Table, path: str) -> bool:
