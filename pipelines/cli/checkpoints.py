@@ -229,7 +229,7 @@ def _executed(
         return moving.moved(asked.client, its, moves) if any(move.moves for move in moves) else ()
     done = written(store, moves, forward_only=asked.forward_only, drop=asked.drop)
     if asked.follows:
-        store.thaw(move.shard for move in moves if move.cursor is not None)
+        store.thaw({move.shard: move.cursor for move in moves if move.cursor is not None})
     return done
 
 

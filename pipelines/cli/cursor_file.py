@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from sls_io.checkpoints.store import Kept, Written
@@ -59,10 +59,10 @@ class CursorFile:
     def place(self, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
         return self.write(cursors)
 
-    def thaw(self, shards: Iterable[int]) -> None:
+    def thaw(self, at: Mapping[int, Cursor | None]) -> None:
         """Nothing."""
 
-    def drop(self, keep: Collection[int]) -> frozenset[int]:
+    def forget(self, shards: Collection[int]) -> frozenset[int]:
         """Nothing."""
         return frozenset()
 

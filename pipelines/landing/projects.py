@@ -27,7 +27,7 @@ from pipelines.landing.project_file import (
     read_project,
     write_kept,
 )
-from pipelines.landing.table.home import defs_files, project_files, single_files
+from pipelines.landing.table.home import alone_in, defs_files, project_files, single_files
 from sls_io.values.errors import ConfigError
 from sls_io.values.settings import Service
 from sls_io.values.side_by_side import answers
@@ -101,10 +101,18 @@ def keep(found: Refreshed) -> None:
 
     What somebody else has kept meanwhile stays, and a start is the hour in which the logstore was made,
     whoever asks: two that refresh at once keep the same.
+
+    Story: A and B read the list. A was told of one new logstore, B of two. B writes, then A: the second one
+    is out of the list again, and the code that is loaded then has no schedule for it.
     """
-    if found.new:
-        folder = found.file.parent
-        write_kept(folder, {**read_kept(folder), **found.new})
+    if not found.new:
+        return
+    folder = found.file.parent
+    try:
+        with alone_in(folder):
+            write_kept(folder, {**read_kept(folder), **found.new})
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be locked: {error.strerror}; nothing was kept") from error
 
 
 def written(files: Sequence[Path]) -> Iterator[Entry]:

@@ -81,7 +81,7 @@ def written(
     done = target.write(cursors) if forward_only else target.place(cursors)
     extra = {move.shard for move in moves if move.difference == "extra"} if drop else set()
     if extra:
-        target.drop(target.read().keys() - extra)
+        target.forget(extra)
     return done
 
 

@@ -9,12 +9,12 @@ with `forced=True`, and then:
   not compare and write as one step: who joins between the two is overwritten. Use it where nobody joins;
 - a lower cursor is not written, which this process decides, and not the service;
 - a freeze is kept by this object and no other: the service has none;
-- nothing is dropped: the service forgets a shard when retention has taken it.
+- nothing is forgotten here: the service forgets a shard when retention has taken it.
 
 Live runs never use this: they publish as holders (`sls_io/coordination`).
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from sls_io.checkpoints.store import Change, Kept, Written, keep_further, put_back
 from sls_io.values.errors import ConfigError, SlsError
@@ -50,10 +50,10 @@ class GroupCheckpoints:
         self._frozen |= frozenset(cursors)
         return self._each(cursors, put_back)
 
-    def thaw(self, shards: Iterable[int]) -> None:
-        self._frozen -= frozenset(shards)
+    def thaw(self, at: Mapping[int, Cursor | None]) -> None:
+        self._frozen -= frozenset(at)
 
-    def drop(self, keep: Collection[int]) -> frozenset[int]:
+    def forget(self, shards: Collection[int]) -> frozenset[int]:
         """Nothing: the service forgets shards by itself."""
         return frozenset()
 

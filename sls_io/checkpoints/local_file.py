@@ -21,7 +21,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,7 +30,7 @@ from sls_io.checkpoints.store import (
     Kept,
     Written,
     filling,
-    forget,
+    forgotten,
     keep_further,
     possible,
     put_back,
@@ -86,15 +86,15 @@ class LocalFile:
         """All in one document. Raises StoreError where it cannot be written; the old one is still there."""
         return tuple(self._changed(lambda s: keep_further(s, cursors, self._clock.now()))) if cursors else ()
 
-    def thaw(self, shards: Iterable[int]) -> None:
-        if chosen := frozenset(shards):
-            self._changed(lambda s: thawed(s, chosen))
+    def thaw(self, at: Mapping[int, Cursor | None]) -> None:
+        if at:
+            self._changed(lambda s: thawed(s, at))
 
     def place(self, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
         return tuple(self._changed(lambda s: put_back(s, cursors, self._clock.now()))) if cursors else ()
 
-    def drop(self, keep: Collection[int]) -> frozenset[int]:
-        return self._changed(lambda s: forget(s, keep))
+    def forget(self, shards: Collection[int]) -> frozenset[int]:
+        return self._changed(lambda s: forgotten(s, shards))
 
     # --- below
 

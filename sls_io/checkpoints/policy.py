@@ -80,5 +80,5 @@ def begin(
             if known is None or known.cursor is None
             else settled(shard, known.cursor, begin=head.begin, end=head.end, policy=policy)
         )
-    store.thaw(shard for shard in heads if shard in kept and kept[shard].frozen)
+    store.thaw({shard: kept[shard].cursor for shard in heads if shard in kept and kept[shard].frozen})
     return starts

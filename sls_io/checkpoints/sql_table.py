@@ -15,7 +15,7 @@ B reads 80, A writes 95, B writes 90, and the work between the two is done again
 row reads what is there, decides and writes before anybody else does.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from sqlalchemy import (
@@ -44,7 +44,7 @@ from sls_io.checkpoints.store import (
     Kept,
     Written,
     filling,
-    forget,
+    forgotten,
     impossible,
     keep_further,
     possible,
@@ -126,16 +126,16 @@ class SqlTable:
     def place(self, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
         return self._each(cursors, put_back)
 
-    def thaw(self, shards: Iterable[int]) -> None:
-        if (chosen := frozenset(shards)) and self._begun():
+    def thaw(self, at: Mapping[int, Cursor | None]) -> None:
+        if at and self._begun():
             with self._changing() as connection, self._turn(connection) as rows:
-                thawed(rows, chosen)
+                thawed(rows, at)
 
-    def drop(self, keep: Collection[int]) -> frozenset[int]:
+    def forget(self, shards: Collection[int]) -> frozenset[int]:
         if not self._begun():
             return frozenset()
         with self._changing() as connection, self._turn(connection) as rows:
-            return forget(rows, keep)
+            return forgotten(rows, shards)
 
     # --- below
 
@@ -324,11 +324,15 @@ class SqlTable:
         self._sound = True
 
     def _tables(self, connection: Connection) -> tuple[Table, ...]:
-        """Those of our tables that are there. Raises StoreBroken for others' tables, and for lost ones."""
+        """Those of our tables that are there. Raises StoreBroken for others' tables, and for lost ones.
+
+        The one that is made last is looked for first. Story: A finds no table of the shards. B makes both and
+        writes; A finds B's row of the reader, which says that there is a shard, and none: A calls it lost.
+        """
         if self._there:
             return _TABLES
         looked = inspect(connection)
-        there = tuple(table for table in _TABLES if looked.has_table(table.name))
+        there = tuple(table for table in _TABLES[::-1] if looked.has_table(table.name))[::-1]
         for table in there:
             if differs := unlike(looked, table):
                 raise StoreBroken(

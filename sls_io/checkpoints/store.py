@@ -3,8 +3,8 @@
     read    what is kept, per shard     -> a shard without an entry has none; a failed read raises
     write   monotone, per shard         -> sent, ahead (kept as it was) or frozen; one failure stops no other
     place   the only way back           -> whatever was kept; and frozen: no later write moves it
-    thaw    writes move it again
-    drop    what is not held any more   -> forgets the other shards
+    thaw    writes move it again        -> where it is still what was read
+    forget  what is not held any more   -> forgets these shards
 
 A coordinator says who reads which shard, and publishes checkpoints as the holder. A store asks for no
 claim: it serves readers that nobody coordinates, a mirror, a person's tool. What has landed stands in the
@@ -13,9 +13,14 @@ table's ledger, whatever a store keeps. One contract suite runs over all stores.
 Why a reset freezes. Story: a reader stands at 100, a person resets its shard to 50. The reader still runs
 and writes 101: without the freeze the reset is gone, and nobody is told. Frozen, that write is refused and
 says so, and the next reader begins at 50: `begin` thaws what it hands out.
+
+Why `thaw` and `forget` name what they mean, and not what shall be left. Story: a reader reads 50, a person
+resets the shard once more, to 20, and the reader thaws it: its next write would undo a reset that it never
+saw. Or a copy reads that a shard is too many, a reader keeps its first position of another one, and the copy
+forgets all but what it had read.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -70,8 +75,9 @@ class CheckpointStore(Protocol):
         """
         ...
 
-    def thaw(self, shards: Iterable[int]) -> None:
-        """Let `write` move these again."""
+    def thaw(self, at: Mapping[int, Cursor | None]) -> None:
+        """Let `write` move these again, where they are still at this cursor: one that was placed since stays
+        frozen."""
         ...
 
     def place(self, cursors: Mapping[int, Cursor]) -> tuple[Written, ...]:
@@ -79,8 +85,8 @@ class CheckpointStore(Protocol):
         whoever asks. Raises as `write` does; then nothing is placed and nothing frozen."""
         ...
 
-    def drop(self, keep: Collection[int]) -> frozenset[int]:
-        """Forget all shards but `keep`; those that were forgotten."""
+    def forget(self, shards: Collection[int]) -> frozenset[int]:
+        """Forget these shards; those that were forgotten."""
         ...
 
 
@@ -113,15 +119,16 @@ def put_back(shards: dict[int, Kept], cursors: Mapping[int, Cursor], now_s: floa
     return written
 
 
-def thawed(shards: dict[int, Kept], chosen: Iterable[int]) -> None:
+def thawed(shards: dict[int, Kept], at: Mapping[int, Cursor | None]) -> None:
     """The rule of `thaw`: `shards` become what the store has then."""
-    for shard in shards.keys() & frozenset(chosen):
-        shards[shard] = replace(shards[shard], frozen=False)
+    for shard in shards.keys() & at.keys():
+        if shards[shard].cursor == at[shard]:
+            shards[shard] = replace(shards[shard], frozen=False)
 
 
-def forget(shards: dict[int, Kept], keep: Collection[int]) -> frozenset[int]:
-    """The rule of `drop`: `shards` become what the store has then."""
-    gone = frozenset(shards).difference(keep)
+def forgotten(shards: dict[int, Kept], chosen: Collection[int]) -> frozenset[int]:
+    """The rule of `forget`: `shards` become what the store has then."""
+    gone = frozenset(shards).intersection(chosen)
     for shard in gone:
         del shards[shard]
     return gone

@@ -78,16 +78,19 @@ class Machine(RuleBasedStateMachine):
         written = self.stores[process].place(batch)
         assert {one.shard: one.fate for one in written} == dict.fromkeys(batch, "sent")
 
-    @rule(process=PROCESSES, shards=SOME)
-    def thaw(self, process: int, shards: frozenset[int]) -> None:
-        self.stores[process].thaw(shards)
-        for shard in shards & self.model.keys():
-            self.model[shard] = self.model[shard][0], False
+    @rule(process=PROCESSES, batch=BATCH, shards=SOME)
+    def thaw(self, process: int, batch: dict[int, Cursor], shards: frozenset[int]) -> None:
+        """Some where they are, and some where others may have put them elsewhere."""
+        known = {s: Cursor(c) for s, (c, _) in self.model.items() if s in shards and c is not None}
+        self.stores[process].thaw(batch | known)
+        for shard, cursor in (batch | known).items():
+            if shard in self.model and self.model[shard][0] == cursor:
+                self.model[shard] = cursor, False
 
     @rule(process=PROCESSES, shards=SOME)
-    def drop(self, process: int, shards: frozenset[int]) -> None:
-        gone = self.model.keys() - shards
-        assert self.stores[process].drop(shards) == gone
+    def forget(self, process: int, shards: frozenset[int]) -> None:
+        gone = self.model.keys() & shards
+        assert self.stores[process].forget(shards) == gone
         for shard in gone:
             del self.model[shard]
 
@@ -101,7 +104,7 @@ class Machine(RuleBasedStateMachine):
     @rule(process=PROCESSES)
     def copy_over(self, process: int) -> None:
         copied(self.stores[process], self.other, drop=True)
-        self.other.thaw(self.model)
+        self.other.thaw({s: Cursor(cursor) for s, (cursor, _) in self.model.items() if cursor is not None})
         had = self.beside
         self.beside = {s: cursor for s, (cursor, _) in self.model.items() if cursor is not None}
         self.beside |= {s: had[s] for s, (cursor, _) in self.model.items() if cursor is None and s in had}
@@ -109,7 +112,7 @@ class Machine(RuleBasedStateMachine):
     @rule(process=PROCESSES)
     def copy_back(self, process: int) -> None:
         copied(self.other, self.stores[process], drop=True)
-        self.stores[process].thaw(self.beside)
+        self.stores[process].thaw({s: Cursor(cursor) for s, cursor in self.beside.items()})
         self.model = {s: (cursor, False) for s, cursor in self.beside.items()}
 
     @invariant()

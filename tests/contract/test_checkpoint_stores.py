@@ -202,7 +202,7 @@ def test_one_shard_that_fails_stops_no_other(kind: Kind, place: Place) -> None:
 def test_nothing_to_write_is_nothing(kind: Kind, place: Place) -> None:
     store = place.open()
     assert store.write({}) == () and store.place({}) == ()
-    store.thaw(())
+    store.thaw({})
     assert cursors(store) == {}
 
 
@@ -216,7 +216,7 @@ def test_a_frozen_shard_is_moved_by_no_write_until_it_is_thawed(kind: Kind, plac
     assert first.kept == 10
     assert cursors(store) == {0: 10, 1: 11, 2: 0}
     assert store.read()[0].frozen and store.read()[2].frozen and not store.read()[1].frozen
-    store.thaw([0, 2, 3])
+    store.thaw(at(s0=10, s2=0, s3=1))
     assert fates(store.write(at(s0=11, s2=1))) == {0: "sent", 2: "sent"}
     assert cursors(store) == {0: 11, 1: 11, 2: 1}
 
@@ -272,11 +272,11 @@ def test_shards_that_are_not_held_any_more_are_forgotten(kind: Kind, place: Plac
     store = place.open()
     store.write(at(s0=1, s1=2, s2=3))
     place.open("other").write(at(s0=1))
-    assert store.drop([1, 7]) == {0, 2}
-    assert store.drop([1]) == frozenset()
+    assert store.forget([0, 2, 7]) == {0, 2}
+    assert store.forget([0]) == frozenset()
     assert cursors(place.open()) == {1: 2}
     assert cursors(place.open("other")) == {0: 1}
-    assert store.drop([]) == {1}
+    assert store.forget([1]) == {1}
     assert cursors(place.open()) == {}
 
 
@@ -292,7 +292,7 @@ def test_a_copy_is_the_same_also_where_it_goes_back(kind: Kind, place: Place) ->
     assert {s: there[s] for s in (0, 1)} == {0: 10, 1: 20}
     assert (3 in there) is not kind.lasting
     assert fates(target.write(at(s0=11))) == {0: "frozen"}
-    target.thaw([0])
+    target.thaw(at(s0=10))
     assert fates(target.write(at(s0=11))) == {0: "sent"}
     assert cursors(source) == {0: 10, 1: 20}
 
@@ -465,7 +465,7 @@ def test_who_reads_while_another_writes_sees_one_moment(kind: Kind, place: Place
         for cursor in range(1, 40):
             store.write({shard: Cursor(cursor) for shard in (0, 1)})
             store.place({shard: Cursor(cursor) for shard in (0, 1)})
-            store.thaw([0, 1])
+            store.thaw({shard: Cursor(cursor) for shard in (0, 1)})
 
     with ThreadPoolExecutor(1) as pool:
         writing, seen = pool.submit(write), []

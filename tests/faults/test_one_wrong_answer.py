@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from pipelines.landing.ledger.reading import Misread
-from pipelines.landing.table.former import newer, strangers
+from pipelines.landing.table.former import newer, strangers, versions
 from sls_io.values.errors import SlsError, TransportError
 from tests.faults.lying_io import Lie, LyingIO, lie, lying
 from tests.worlds.foreign_deletes import local, mark_deleted
@@ -61,7 +61,9 @@ def test_metadata_in_the_folder_is_asked_for_again_before_it_is_passed_over(worl
     other.write_text(other.read_text().replace(mine, str(uuid.uuid4())))
 
     lie(".metadata.json", "absent")
-    later = newer(table.io, before.metadata_location, mine)
+    there = versions(table.io, folder)
+    assert there is not None
+    later = newer(table.io, there, before.metadata_location, mine)
     LyingIO.told.clear()
     told = strangers(table.io, folder, table.metadata, table.metadata_location, 0)
 

@@ -18,6 +18,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.types import LongType, NestedField
 
 from pipelines.landing.table.former import (
+    Version,
     listed,
     look_for,
     new_location,
@@ -86,16 +87,22 @@ def test_a_compressed_file_says_its_table(tmp_path: Path) -> None:
     assert uuid_of(IO, path) is None
 
 
+def later_than(pointer: str) -> Version | None:
+    there = versions(IO, str(Path(pointer).parent))
+    assert there is not None
+    return newer(IO, there, pointer, str(MINE))
+
+
 def test_only_two_commits_further_prove_that_a_catalog_was_put_back(tmp_path: Path) -> None:
     """The next number may be a try that was refused, or killed before the catalog heard of it."""
     pointer = write(tmp_path, "00005-x.metadata.json")
     write(tmp_path, "00006-x.metadata.json")
     write(tmp_path, "00009-x.metadata.json", THEIRS)
-    assert newer(IO, pointer, str(MINE)) is None
+    assert later_than(pointer) is None
     write(tmp_path, "00007-x.metadata.json")
-    found = newer(IO, pointer, str(MINE))
+    found = later_than(pointer)
     assert found is not None and found.number == 7
-    assert newer(IO, f"{tmp_path}/by-hand.metadata.json", str(MINE)) is None
+    assert later_than(f"{tmp_path}/by-hand.metadata.json") is None
 
 
 def test_files_of_another_table_are_named_and_torn_ones_only_when_they_are_old(tmp_path: Path) -> None:

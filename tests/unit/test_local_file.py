@@ -275,8 +275,8 @@ def test_what_changes_nothing_writes_nothing(tmp_path: Path) -> None:
     before = path.stat().st_ino
     store = opened(path)
     assert store.write({0: Cursor(5)})[0].fate == "ahead"
-    store.thaw([0, 1])
-    assert store.drop(OLD) == frozenset()
+    store.thaw({0: Cursor(1), 1: Cursor(1)})
+    assert store.forget([9]) == frozenset()
     assert path.stat().st_ino == before
 
 

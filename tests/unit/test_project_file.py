@@ -2,6 +2,7 @@
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pipelines.cli import logstores
 from pipelines.components import SlsLogstore, SlsProject
 from pipelines.landing.hours import hour_text
 from pipelines.landing.project_file import CLASH, ENDINGS, KEPT, attributes_of, members, read_kept, write_kept
+from pipelines.landing.projects import Refreshed, keep
 from sls_io.values.errors import ConfigError
 from sls_io.values.window import HOUR_S
 from tests.worlds.projects import MARKER
@@ -200,3 +202,13 @@ def test_dagster_and_the_command_line_see_the_same_logstores(
     (folder / KEPT).write_text(json.dumps({}))
     with pytest.raises(ConfigError, match="not what `logstores --refresh` writes"):
         logstores.resolve("nginx")
+
+
+def test_of_refreshes_that_keep_new_logstores_at_once_none_takes_the_others_away(tmp_path: Path) -> None:
+    def keep_one(number: int) -> None:
+        new = {f"nginx-{number:02}": "2026-11-20-07:00"}
+        keep(Refreshed(tmp_path / "defs.yaml", "demo", {}, new))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(keep_one, range(40)))
+    assert len(read_kept(tmp_path)) == 40

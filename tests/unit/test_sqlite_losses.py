@@ -137,9 +137,9 @@ def test_the_cure_of_a_lost_row_lets_its_reader_begin_and_keeps_the_others(tmp_p
             opened(path, reader).read()
 
 
-def test_a_reader_that_dropped_all_its_shards_goes_on(tmp_path: Path) -> None:
+def test_a_reader_that_forgot_all_its_shards_goes_on(tmp_path: Path) -> None:
     path = at(tmp_path / "a.db", KEPT)
-    assert opened(path).drop([]) == {0}
+    assert opened(path).forget([0]) == {0}
     assert cursors(path) == {}
     assert opened(path).write({0: Cursor(20)})[0].fate == "sent"
 

@@ -63,7 +63,7 @@ def test_a_file_that_is_gone_or_empty_after_something_was_kept_is_not_none(tmp_p
     stops(path, "is empty, and positions were kept.*or remove .*a.db.kept")
     path.unlink()
     stops(path, "is gone, and positions were kept")
-    for act in (lambda: opened(path).drop([]), lambda: opened(path).thaw([0])):
+    for act in (lambda: opened(path).forget([0]), lambda: opened(path).thaw({0: Cursor(1)})):
         with pytest.raises(StoreBroken):
             act()
     assert not path.exists()

@@ -37,7 +37,7 @@ from pyiceberg.table.update import (
 )
 
 from pipelines.landing.ledger import codec
-from pipelines.landing.ledger.reading import manifests_of
+from pipelines.landing.ledger.reading import check_kept, manifests_of
 from pipelines.landing.ledger.state import TableState
 from pipelines.landing.ledger.values import Adopted, Delta, Forgotten
 from pipelines.landing.table.trouble import NotTaken, is_storage, not_taken, storage_trouble
@@ -94,7 +94,8 @@ def build(
     """A try on exactly `state`. `schema` is the evolved schema the files were written with, if any;
     `properties` of the table are set in the same commit.
 
-    Raises TransportError when its manifests cannot be written, and as `reading.py` does.
+    Raises TransportError when its manifests cannot be written, or a maintenance has taken those of `state`
+    (`check_kept`), and as `reading.py` does.
 
     `snapshot_id` is drawn anew each time, so each try of an attempt has its own. Whoever was told nothing
     looks for all of them in main's ancestry.
@@ -115,6 +116,7 @@ def build(
     except Exception as error:
         if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
             # The new manifest list begins with those of the head, and PyIceberg's error names no file.
+            check_kept(table)
             manifests_of(table, table.current_snapshot())
         if not isinstance(error, OSError):
             raise

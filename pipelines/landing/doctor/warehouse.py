@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NamespaceNotEmptyError, NoSuchNamespaceError
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
@@ -200,7 +201,9 @@ class Scratch:
         self._table = None
         left = emptied(io, location)
         if self._new_namespace:
-            self._lake.answered(lambda: catalog.drop_namespace(self._namespace))
+            # A first landing may have made its table in it meanwhile, or another look have dropped it.
+            with suppress(NamespaceNotEmptyError, NoSuchNamespaceError):
+                self._lake.answered(lambda: catalog.drop_namespace(self._namespace))
         if left:
             raise ConfigError(f"{left} files stay at {location}: delete that folder")
         return "the table and its files are gone"

@@ -31,6 +31,7 @@ from pipelines.landing.ledger.start import (
     fill_only,
     find_table,
     known,
+    leased_as,
     lowered,
     unknown_beside,
 )
@@ -234,9 +235,15 @@ def hour_rows(logstore: Logstore, lake: Lake, origin: str, hours: Collection[int
 def describe(
     logstore: Logstore, lake: Lake, client: SlsClient, *, heads: Heads | None = None
 ) -> list[ShardView]:
-    """Every shard the service lists or the ledger knows, in order of id. `heads`: what was asked already."""
+    """Every shard the service lists or the ledger knows, in order of id. `heads`: what was asked already.
+
+    Checkpoints before the table. Story: the ledger is read, a run lands and publishes, and the checkpoints
+    are read: they are ahead of the table, and a person is told that an older copy of it was restored.
+    Leases are of the table's own name for the logstore: for that it is loaded before, in another look.
+    """
+    known_as = leased_as(lake.anew(), logstore, client)
+    group = standing_if_there(logstore, client, known_as=known_as)
     ledger = read_ledger(logstore, lake, client)
-    group = standing_if_there(logstore, client, known_as=ledger.origin)
     listed = {s.id: s for s in client.shards()}
     now_s = client.now_s()
     table = lake.load(logstore.table)

@@ -23,10 +23,19 @@ from pipelines.landing.inspection.second_pull import SecondPull, pull_again
 from pipelines.landing.inspection.upcoming import left_alone
 from pipelines.landing.inspection.whole import NO_FILES, Chosen, WholeFiles, read_chosen
 from pipelines.landing.ledger.newest_landing import disagreements
-from pipelines.landing.ledger.reading import Unreadable, readable_manifests, rows_shown, tasks_in, tasks_of
+from pipelines.landing.ledger.reading import (
+    Unreadable,
+    as_of_now,
+    check_kept,
+    readable_manifests,
+    rows_shown,
+    tasks_in,
+    tasks_of,
+)
 from pipelines.landing.ledger.start import begins, unknown_beside
 from pipelines.landing.ledger.state import (
     TableState,
+    facts,
     held_columns,
     others_here,
     others_text,
@@ -138,8 +147,8 @@ class Evidence:
 def gather(
     logstore: Logstore, client: SlsClient, table: Table, state: TableState, origin: Origin, asked: Scope
 ) -> Evidence:
-    """Read and ask all of it. Raises as `reading.py` does, not for lost files, and when the service does not
-    answer."""
+    """Read and ask all of it. Raises as `reading.py` does, not for lost files, where there are some as
+    `check_kept`, and when the service does not answer."""
     problems, lost = disagreements(table)
     ledger = state.ledger(origin.id)
     if not ledger.started:
@@ -156,6 +165,8 @@ def gather(
     said = {each.path for each in lost}
     # Of the newest landing's file another logstore's may be gone, too.
     lost = list({each.path: each for each in (*damaged, *lost, *there.lost)}.values())
+    if lost:
+        check_kept(table)
     return Evidence(
         table=logstore.table,
         origin=origin,
@@ -290,6 +301,7 @@ def _answers(
     behind = {
         s: a.begin for s, a in told.items() if a and a.begin and _lies_behind(ledger.shards[s], a.begin)
     }
+    behind = _still_behind(table, ledger, behind) if behind else {}
     left = left_alone(logstore, client, table, ledger, listed, behind) if behind else {}
     found = {}
     for number, entry in ledger.shards.items():
@@ -305,6 +317,16 @@ def _answers(
 
 def _lies_behind(entry: ShardLedger, begin: Cursor) -> bool:
     return not entry.closed and entry.frontier < begin
+
+
+def _still_behind(table: Table, ledger: Ledger, behind: Mapping[int, Cursor]) -> dict[int, Cursor]:
+    """Those of these shards, with their begin in the service, that the table has not reached by now either.
+
+    Story: a proof reads for an hour what the table had at its begin. Meanwhile runs land what waited, and
+    retention takes it. By the ledger of the proof it is lost.
+    """
+    now = facts(as_of_now(table), damaged_too=True).ledger(ledger.origin).shards
+    return {s: at for s, at in behind.items() if _lies_behind(now.get(s, ledger.shards[s]), at)}
 
 
 def _never_landed(entry: ShardLedger, begin: Cursor, doubt: str) -> str:

@@ -43,7 +43,7 @@ from pipelines.landing.inspection.table_files import (
 )
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.epochs import RUN_CHARS
-from pipelines.landing.ledger.reading import Misread, Unreadable
+from pipelines.landing.ledger.reading import Misread, Unreadable, check_kept
 from pipelines.landing.ledger.state import TableState, ancestry, facts, origins_named, others_here, read_state
 from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
 from pipelines.landing.ledger.values import Deed, Landed, Operation
@@ -246,7 +246,7 @@ def landings_of(
     older than `floor_s`. Without `orphans` no file is looked for, so nothing that is on its way is seen.
 
     Raises ConfigError when there is no table yet, or one that sls-lake did not make, or its files cannot be
-    listed, and LedgerBroken when the catalog has lost it.
+    listed, LedgerBroken when the catalog has lost it, and as `check_kept`.
 
     A file of the table's own that cannot be read costs what needs it, and no more: committed landings are
     told from the metadata, and `cures` says what settles the file. Nothing is called an orphan while metadata
@@ -275,6 +275,7 @@ def landings_of(
             others = others_here(table, older_than_s=now_s - floor_s)
             loose = _loose(table, now_s)
     except (Unreadable, Misread) as error:
+        check_kept(table)
         unreadable = error
     told = orphans and not others and unreadable is None
     oldest = min(table.metadata.snapshots, key=lambda s: s.sequence_number or 0, default=None)

@@ -163,31 +163,31 @@ def runway(
     asked of the planner once more, and its `stays` then has the planner's own words. That second survey
     costs calls, so it is made for such shards alone.
     """
-    retention_s = client.retention_s()
-    origin, table = client.origin(), find_table(lake, logstore, client)
-    earlier, since_ms = list[_Old](), int((clock.now() - PACE_S) * 1000)
-    ledger, paused = Ledger(origin.id), frozenset[int]()
-    if table is not None:
-        state = read_state(table)
-        origin = check_origin(state, origin, logstore.table)
-        ledger, paused = state.ledger(origin.id), state.paused_of(origin.id)
-        earlier = _earlier(table, origin.id, since_ms)
+    retention_s, since_ms = client.retention_s(), int((clock.now() - PACE_S) * 1000)
+    table, ledger, paused = _known(logstore, lake, client)
+    earlier = _earlier(table, ledger.origin, since_ms)
     listed = {s.id: s for s in client.shards()}
     mine = own(logstore, listed.values(), ledger)
     left = {**left_to_others(logstore, listed.values(), ledger), **{s: waits.paused(s) for s in paused}}
     named = gaps_since(table, ledger, mine, since_ms)
-    if not ledger.started:
+    landed = ledger.started
+    if not landed:
         ledger = begun(client, logstore, ledger)
     now_s = client.now_s()
     asked = heads or Heads(client)
 
-    def one(shard: int) -> ShardRunway:
-        entry = ledger.shards.get(shard)
+    def one(shard: int, known: Ledger = ledger) -> ShardRunway:
+        entry = known.shards.get(shard)
         pace = None if shard in left else _pace(earlier, entry, shard, clock.now())
         seen = _look(asked, shard, listed.get(shard), entry, retention_s, now_s, pace)
         return replace(seen, stays=left.get(shard))
 
     shards = tuple(side_by_side(one, sorted(mine)))
+    if landed and any(s.lost for s in shards):
+        # Story: a run lands what waited at the edge of retention, and then that takes it: by the ledger of
+        # before it is lost.
+        table, ledger, _ = _known(logstore, lake.anew(), client)
+        shards = tuple(one(s.shard, ledger) if s.lost else s for s in shards)
     lost = [s.shard for s in shards if s.lost]
     if lost:
         why = left_alone(logstore, client, table, ledger, listed, lost)
@@ -196,6 +196,16 @@ def runway(
             for s in shards
         )
     return Runway(logstore.table, retention_s, shards, named=named)
+
+
+def _known(logstore: Logstore, lake: Lake, client: SlsClient) -> tuple[Table | None, Ledger, frozenset[int]]:
+    """The table, its ledger of the logstore, and the shards that a person paused."""
+    origin, table = client.origin(), find_table(lake, logstore, client)
+    if table is None:
+        return None, Ledger(origin.id), frozenset()
+    state = read_state(table)
+    known = check_origin(state, origin, logstore.table).id
+    return table, state.ledger(known), state.paused_of(known)
 
 
 def gaps_since(table: Table | None, ledger: Ledger, mine: Set[int], since_ms: int) -> tuple[str, ...]:
@@ -303,14 +313,14 @@ _Old = tuple[Ledger, float]
 """A ledger and when it was committed, seconds by the writer's clock."""
 
 
-def _earlier(table: Table, origin: str, not_before_ms: int) -> list[_Old]:
+def _earlier(table: Table | None, origin: str, not_before_ms: int) -> list[_Old]:
     """The ledgers of `main` since then, oldest first, and one from before where there is one.
 
     Ends at the first landing from before, so that the pace is over a whole day where the table is older than
     that, and at a landing that does not know the origin: what is before it is of another history.
     """
     found: list[_Old] = []
-    for snapshot in filter(is_landing, ancestry(table)):
+    for snapshot in filter(is_landing, () if table is None else ancestry(table)):
         ledger = ledgers_of(snapshot).get(origin)
         if ledger is None:
             break

@@ -57,8 +57,8 @@ def verify(
     `sums_of_others` only their number, by the manifests: where each of them is proven by itself, nobody has
     to read the whole table for each.
 
-    Raises only when there is nothing to prove yet or the service or catalog cannot be reached;
-    everything else is a problem in the `Proof`.
+    Raises only when there is nothing to prove yet, or the service or catalog cannot be reached, and where
+    files left the table while it was read (`check_kept`); everything else is a problem in the `Proof`.
     """
     try:
         return _verified(logstore, lake, client, Scope(pull, hours, sums_of_others, rows, spread))

@@ -121,15 +121,14 @@ def standing(logstore: Logstore, lake: Lake, client: SlsClient, *, write: bool =
         return Mirrored(logstore.mirror, trouble=str(error), no_group=no_group)
     ahead = _ahead(moves, kept, landed.frontiers)
     # A run that landed since the look has its mirror further: only what the table has by now can tell.
-    now = _landed(logstore, lake, client) if ahead else None
+    now = _landed(logstore, lake.anew(), client) if ahead else None
     ahead = _ahead(moves, kept, now.frontiers) if now is not None else ahead
-    sent = {shard for shard, one in done.items() if one.fate == "sent"}
-    late = [m for m in moves if m.difference in ("behind", "frozen") and m.shard not in sent | ahead]
+    late = [m for m in moves if m.difference in ("behind", "frozen") and m.shard not in _there(done) | ahead]
     seconds = {move.shard: _behind_s(landed.ledger, client, move) for move in late}
     return Mirrored(
         store.name,
         shards=len(moves),
-        moved=len(sent),
+        moved=[one.fate for one in done.values()].count("sent"),
         behind=len(late),
         lag_s=max(seconds.values(), default=0.0),
         raw_bytes=_bytes(rates_of(landed.table, landed.ledger), seconds) if late else 0,
@@ -144,6 +143,12 @@ def _troubles(moves: Iterable[Move], done: Mapping[int, Written]) -> list[str]:
     frozen = {move.shard: _WHY["frozen"] for move in moves if move.difference == "frozen"}
     refused = {s: one.why or _WHY[one.fate] for s, one in done.items() if one.fate in _WHY}
     return [f"shard {shard}: {why}" for shard, why in (frozen | refused).items()]
+
+
+def _there(done: Mapping[int, Written]) -> frozenset[int]:
+    """Shards of which the mirror has by now what was to be written. Story: A reads the mirror, B lands and
+    copies, and A's copy is behind that: the mirror is further than A has read, and not behind the table."""
+    return frozenset(shard for shard, one in done.items() if one.fate in ("sent", "ahead"))
 
 
 def _ahead(

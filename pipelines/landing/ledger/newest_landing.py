@@ -9,7 +9,14 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.ledger import codec
-from pipelines.landing.ledger.reading import Unreadable, absent, entries_in, gone, manifests_of
+from pipelines.landing.ledger.reading import (
+    Unreadable,
+    absent,
+    check_kept,
+    entries_in,
+    gone,
+    manifests_of,
+)
 from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
 from pipelines.landing.table import commands
 from pipelines.landing.table.former import read, versions
@@ -45,8 +52,10 @@ def expired_landing(table: Table) -> Snapshot | None:
 
 def check_adds_up(table: Table, so: str = "nothing was changed") -> None:
     """Raises LedgerBroken when something disagrees in the landing under the tag; `so` says what that means
-    for whoever asked."""
+    for whoever asked. Raises as `check_kept`."""
     problems, lost = disagreements(table)
+    if lost:
+        check_kept(table)
     if problems:
         raise LedgerBroken(
             f"the newest landing in {'.'.join(table.name())} does not add up ({'; '.join(problems)}); {so}",
@@ -57,13 +66,18 @@ def check_adds_up(table: Table, so: str = "nothing was changed") -> None:
 def reconcile(table: Table) -> list[str]:
     """What disagrees in the landing under the tag: missing or unreadable files, rows that do not add up.
 
-    Empty when all is well. Reads the manifests of that one snapshot and asks for its files.
+    Empty when all is well. Reads the manifests of that one snapshot and asks for its files. Raises as
+    `check_kept`.
     """
-    return disagreements(table)[0]
+    problems, lost = disagreements(table)
+    if lost:
+        check_kept(table)
+    return problems
 
 
 def disagreements(table: Table) -> tuple[list[str], list[Unreadable]]:
-    """What `reconcile` says, without the cures; and the files that are to blame.
+    """What `reconcile` says, without the cures; and the files that are to blame. The catalog need not know
+    the table, or not in this state.
 
     The rows of the files that this snapshot added must be those that its windows say, and those that it wrote
     anew without landing any (`sls-lake.rewritten`). A file that is gone makes no difference to that number,

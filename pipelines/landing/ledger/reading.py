@@ -30,8 +30,10 @@ from pipelines.landing.ledger.manifests import Planner, manifests_in
 from pipelines.landing.table import commands, second_look
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import origin_place
+from pipelines.landing.table.lake import ANSWER_S
 from pipelines.landing.table.trouble import is_storage, storage_trouble
 from sls_io.values.cures import Cure, Do
+from sls_io.values.deadline import answered
 from sls_io.values.errors import Breach, InvariantBroken, LedgerBroken, SlsError, TransportError
 from sls_io.values.side_by_side import Answer, Asked, answers
 from sls_io.values.window import IntervalSet
@@ -216,6 +218,39 @@ def absent(table: Table, paths: Iterable[str]) -> list[str]:
         told = asked_of_files(table, partial(_is_there, table), wanted)
         wanted = [path for path, is_there in told if not is_there]
     return wanted
+
+
+def check_kept(table: Table) -> None:
+    """Raises TransportError where snapshots of `table` were expired since it was loaded. Asked by who is
+    about to say that a file is gone, after that was found.
+
+    Story: a proof loads the table. A maintenance writes its hours together, expires the snapshots of before,
+    and sweeps their files. The proof finds files gone, twice, and a person is told what is lost of a table
+    that is whole.
+    """
+    if _expired(table):
+        raise TransportError(
+            f"snapshots of {'.'.join(table.name())} were expired while it was looked at, and their files may "
+            "have gone with them: run it again"
+        )
+
+
+def _expired(table: Table) -> bool:
+    """Whether the catalog has a state of the table without one of its snapshots."""
+    now = as_of_now(table)
+    return not {s.snapshot_id for s in table.snapshots()} <= {s.snapshot_id for s in now.snapshots()}
+
+
+def as_of_now(table: Table) -> Table:
+    """The table as its catalog has it now; the same where it does not load it: nothing is known of that."""
+    try:
+        return answered(
+            lambda: table.catalog.load_table(table.name()),
+            deadline_s=ANSWER_S,
+            waits_for="the Iceberg catalog",
+        )
+    except Exception:  # every catalog has its own exceptions
+        return table
 
 
 def _is_there(table: Table, path: str) -> bool:

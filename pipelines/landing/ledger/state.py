@@ -35,7 +35,7 @@ from pipelines.landing.ledger.values import Adopted, Forgotten, Landed, Operatio
 from pipelines.landing.ledger.ways_back import newest_forgotten, pasts, ways
 from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Held
-from pipelines.landing.table.former import newer, strangers
+from pipelines.landing.table.former import newer, strangers, versions
 from pipelines.landing.table.lake import ANSWER_S
 from pipelines.landing.table.trouble import is_storage, storage_trouble
 from pipelines.landing.table.usable import check_usable
@@ -166,18 +166,22 @@ def check_newest(table: Table, *, before_s: float = 0.0) -> None:
     seconds).
 
     Raises LedgerBroken, or TransportError when the storage or the catalog does not answer.
+
+    Commits that came between the table's load and the listing are no trouble: the table is loaded once more,
+    and held against what was listed before. Story: the folder was listed once more, too, and two others
+    committed in between again. A catalog that was as new as can be was called restored from a backup.
     """
     name, mine = ".".join(table.name()), str(table.metadata.table_uuid)
     try:
-        if newer(table.io, table.metadata_location, mine, before_s=before_s) is None:
+        there = versions(table.io, table.metadata_location.rpartition("/")[0]) or ()
+        if newer(table.io, there, table.metadata_location, mine, before_s=before_s) is None:
             return
-        # Commits that came between the table's load and the listing are no trouble.
         again = answered(
             lambda: table.catalog.load_table(table.name()),
             deadline_s=ANSWER_S,
             waits_for="the Iceberg catalog",
         )
-        found = newer(again.io, again.metadata_location, mine, before_s=before_s)
+        found = newer(again.io, there, again.metadata_location, mine, before_s=before_s)
     except Exception as error:  # every catalog has its own exceptions
         told = storage_trouble(table.location(), error) if is_storage(error) else type(error).__name__
         raise TransportError(f"nobody can say whether {name} is its newest state: {told}") from error

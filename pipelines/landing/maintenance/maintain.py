@@ -41,7 +41,7 @@ from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection import cures
 from pipelines.landing.inspection.table_files import Orphan
 from pipelines.landing.ledger.place import Looked, look_at
-from pipelines.landing.ledger.reading import Misread, Unreadable, live_rows, manifests_of
+from pipelines.landing.ledger.reading import Misread, Unreadable, check_kept, live_rows, manifests_of
 from pipelines.landing.ledger.state import held_columns, landed_snapshot, others_here, others_text
 from pipelines.landing.ledger.summary import missing_rows
 from pipelines.landing.ledger.values import Deed, Operation
@@ -281,14 +281,16 @@ class Maintainer:
         try:
             why = _lost(looked, self._logstore.option)
         except (Unreadable, Misread) as error:
-            return self._refused(", ".join(steps), error)
+            return self._refused(looked.table, ", ".join(steps), error)
         if why:
             self._put_off.append(f"{', '.join(steps)}: {why}")
             self._unsettled = True
         return not why
 
-    def _refused(self, steps: str, error: Unreadable | Misread) -> bool:
-        """Puts the steps off, with what settles it. False, for who asks whether they may go on."""
+    def _refused(self, table: Table, steps: str, error: Unreadable | Misread) -> bool:
+        """Puts the steps off, with what settles it. False, for who asks whether they may go on. Raises as
+        `check_kept`: another maintenance may be at work."""
+        check_kept(table)
         cures.give_cures(error, self._logstore, self.lake)
         self._put_off.append(f"{steps}: {error}{self._named(error.cures)}")
         self._unsettled = True
@@ -455,7 +457,7 @@ class Maintainer:
         try:
             return sweep.orphans(table, older_than_s=now_s - self.floor_s)
         except (Unreadable, Misread) as error:
-            self._refused("sweep", error)
+            self._refused(table, "sweep", error)
             return ()
 
     def _delete(self, table: Table, files: Iterable[Orphan]) -> tuple[Orphan, ...]:

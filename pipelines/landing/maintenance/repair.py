@@ -43,10 +43,12 @@ def plan_repair(
     table = lake.load(logstore.table)
     if table is not None:
         check_adds_up(table, "no checkpoint was moved")
+    found = describe(logstore, lake, client)
+    # After the checkpoints that these are held against, see `describe`.
     ledger = read_ledger(logstore, lake, client)
     if not ledger.started:
         raise ConfigError(f"nothing has landed in {logstore.table} yet, so no checkpoint follows from it")
-    views = {view.shard: view for view in describe(logstore, lake, client) if view.shard in ledger.shards}
+    views = {view.shard: view for view in found if view.shard in ledger.shards}
     frontiers = {shard: ledger.shards[shard].frontier for shard in views}
     kept = {shard: Kept(view.checkpoint) for shard, view in views.items()}
     gone = {

@@ -26,7 +26,7 @@ from pipelines.landing.commit.after_commit import commits
 from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.planned import Decision, Finished, Tools
 from pipelines.landing.hours import moment_text
-from pipelines.landing.ledger.newest_landing import reconcile
+from pipelines.landing.ledger.newest_landing import disagreements
 from pipelines.landing.ledger.start import check_beside, check_origin, published_cursors
 from pipelines.landing.ledger.start import known as known_as
 from pipelines.landing.ledger.state import TableState, facts, read_state
@@ -60,6 +60,7 @@ from sls_io.values.errors import (
 from sls_io.values.window import Cursor
 from sls_io.wire.client import Origin, SlsClient
 
+_LOOKS_MAX = 3
 _UNABLE = (TableAlreadyExistsError, NotImplementedError, BadRequestError, RESTError)
 
 
@@ -119,8 +120,8 @@ def plan_register(
     Raises ConfigError when there is none, or the catalog names the newest already, or has the table under
     another name.
     """
-    name, known = logstore.table, entry_of(lake, logstore.table)
-    found, unreadable = candidates_of(lake, name, known, metadata)
+    name = logstore.table
+    known, found, unreadable = _looked(lake, name, metadata)
     origin, last = client.origin(), max(found, key=lambda c: c.metadata.last_updated_ms)
     points = _checkpoints(client, logstore, known_as(_said(lake, name, last), origin).id)
     same = [c for c in found if c.metadata.table_uuid == last.metadata.table_uuid]
@@ -169,13 +170,29 @@ def plan_register(
     )
 
 
+def _looked(lake: Lake, name: str, metadata: str) -> tuple[CatalogEntry, list[Candidate], list[Version]]:
+    """What the catalog says, and `candidates_of`, both of one moment. Raises as that does, LandingConflict
+    where others commit at each look.
+
+    Story: a run lands between the two. Its metadata is newer than what the catalog has named, and the catalog
+    names it by now: a person is told to register what is registered.
+    """
+    for _ in range(_LOOKS_MAX):
+        known = entry_of(lake, name)
+        found, unreadable = candidates_of(lake, name, known, metadata)
+        now = entry_of(lake, name)
+        if (now.there, now.old) == (known.there, known.old):
+            return known, found, unreadable
+    raise catalog_changed(name)
+
+
 def _unsound(table: Table, state: TableState) -> Iterator[str]:
     """Why the table would not be landed on as it is."""
     try:
         read_state(table, newest=False)
     except LedgerBroken as error:
         yield str(error)
-    yield from reconcile(table)
+    yield from disagreements(table)[0]
     if not state.origins:
         yield "it knows no logstore: sls-lake never landed in it"
 

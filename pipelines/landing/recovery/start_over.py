@@ -111,13 +111,18 @@ def plan_start_over(lake: Lake, logstore: Logstore, client: SlsClient) -> Planne
 def start_over(lake: Lake, decided: PlannedStart) -> Table:
     """Make the new table; the one in the catalog then.
 
-    Raises as `Lake.create`; where the catalog has a row of the old one, LandingConflict when its metadata is
-    there again, LandingUnknown when the catalog did not answer, and ConfigError for one that cannot do it.
+    Raises as `Lake.create`; LandingConflict when the catalog has a table again, or the metadata of its row is
+    there again; where it has a row, LandingUnknown when it did not answer, ConfigError when it cannot do it.
+
+    Story: between the look and the go-ahead somebody registers the lost table. It is the one in the catalog
+    then, with all of its rows, and not one that is new and empty.
     """
     planned = decided.view
     contract, name = Contract.from_columns(decided.logstore.columns), planned.table
     if not planned.there:
-        return lake.create(name, contract, location=planned.location or None)
+        if (new := lake.create_new(name, contract, location=planned.location or None)) is None:
+            raise catalog_changed(name)
+        return new
     known, catalog = entry_of(lake, name), lake.catalog()
     if not isinstance(catalog, SqlCatalog):
         raise ConfigError(

@@ -15,10 +15,7 @@ A collector may read while a run writes. The library writes beside the file and 
 the old numbers or the new ones, and never half of them.
 """
 
-import fcntl
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +25,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from pipelines.landing.run.report import LandingReport
-from pipelines.landing.table.home import home, made
+from pipelines.landing.table.home import alone_in, home, made
 from sls_io.values.clock import Clock
 from sls_io.values.errors import ConfigError
 
@@ -118,11 +115,11 @@ class RunCounts:
 def keep(logstore: str, change: Callable[[Samples], None]) -> None:
     """Change what the logstore's file says; one process at a time. Raises OSError and ConfigError.
 
-    `change` gets what the file says and changes it in place. Under the lock: two that read 5 rows, and add 7
-    and 9, would leave 12 or 14, and not 21.
+    `change` gets what the file says and changes it in place. Alone: a fill may end beside a live run, and two
+    that read 5 rows, and add 7 and 9, would leave 12 or 14, and not 21.
     """
     folder = made(metrics_folder())
-    with _alone(folder):
+    with alone_in(folder):
         path = folder / f"{logstore}.prom"
         samples = read(path)
         change(samples)
@@ -196,21 +193,6 @@ def cpu_s() -> float:
             continue
         total_s += times.user + times.system + times.children_user + times.children_system
     return total_s
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """A fill may end beside a live run, and both would read the same counts.
-
-    The folder itself is locked, not the file: a file is replaced by each write, and a lock on the old one
-    would hold nobody up who opens the new one.
-    """
-    held = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(held)
 
 
 UNWRITABLE = (OSError, ConfigError)

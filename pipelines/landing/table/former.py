@@ -18,7 +18,7 @@ accepted: a catalog that says N was put back.
 import re
 import uuid
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -242,8 +242,11 @@ def read(io: FileIO, path: str) -> TableMetadata | None:
         return None
 
 
-def newer(io: FileIO, metadata_location: str, table_uuid: str, *, before_s: float = 0.0) -> Version | None:
-    """A version of the table that only a later state than `metadata_location` can have left.
+def newer(
+    io: FileIO, there: Iterable[Version], metadata_location: str, table_uuid: str, *, before_s: float = 0.0
+) -> Version | None:
+    """One of the versions that are `there`, newest first, that only a later state of the table than
+    `metadata_location` can have left.
 
     Two numbers further, and not one: a commit that was refused leaves a file with the next number. Who wrote
     the one after that has found this one as the table's own. `before_s`: one number further will do, where it
@@ -252,7 +255,7 @@ def newer(io: FileIO, metadata_location: str, table_uuid: str, *, before_s: floa
     number = number_of(metadata_location)
     if number < 0:
         return None
-    for version in versions(io, _parent(metadata_location)) or ():
+    for version in there:
         if version.number <= number:
             return None
         if version.number == number + 1 and version.modified_s >= before_s:

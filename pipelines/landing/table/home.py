@@ -11,10 +11,12 @@ The catalog is called `lake` on both sides, Spark's and PyIceberg's: the name is
 catalogs, so under another name they would not see each other's tables.
 """
 
+import fcntl
 import os
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -176,3 +178,19 @@ def made(folder: Path) -> Path:
             f"set {HOME_VARIABLE} to one that can be written"
         ) from error
     return folder
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """No other process is in here for the same folder: for who reads a file, and writes it anew by what it
+    says. Raises OSError.
+
+    The folder itself is locked, not the file: a file is replaced by each write, and a lock on the old one
+    would hold nobody up who opens the new one.
+    """
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)

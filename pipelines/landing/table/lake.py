@@ -124,6 +124,11 @@ class Lake:
         """
         return self if self._looked is not None else replace(self, _looked={})
 
+    def anew(self) -> "Lake":
+        """The same catalog as it is now, also for who is within one look: for a second look that may take a
+        first one back."""
+        return Lake(self.properties)
+
     @property
     def sqlite_path(self) -> Path | None:
         """The catalog's file when it is SQLite."""
@@ -264,9 +269,28 @@ class Lake:
         Of two that make it at once one is told that it is there, and takes the other's: a table is made once,
         so both land in the same one.
         """
-        catalog = self.catalog()
-        self.ensure_namespace(table)
-        schema = contract.iceberg_schema()
+        made = self.create_new(table, contract, location=location)
+        if made is None and (made := self._load(table, ANSWER_S)) is None:
+            raise _pointless(self, table)
+        return made
+
+    def create_new(self, table: str, contract: Contract, *, location: str | None = None) -> Table | None:
+        """The same; None where there is a table of this name by now.
+
+        Story: a first run finds the namespace that a look of doctor has made for its trial, doctor takes it
+        away again, and there is none for the table. So it is made once more; others may take it twice.
+        """
+        for _ in range(_LOOKS_MAX):
+            self.ensure_namespace(table)
+            with suppress(NoSuchNamespaceError):
+                return self._created(table, contract, location)
+        raise ConfigError(
+            f"the namespace of table {table} was taken away {_LOOKS_MAX} times while the table was made in "
+            f"the Iceberg catalog ({self.place}); run it again"
+        )
+
+    def _created(self, table: str, contract: Contract, location: str | None) -> Table | None:
+        catalog, schema = self.catalog(), contract.iceberg_schema()
         try:
             return self.answered(
                 lambda: catalog.create_table(
@@ -278,10 +302,7 @@ class Lake:
                 )
             )
         except TableAlreadyExistsError:
-            found = self._load(table, ANSWER_S)
-            if found is None:
-                raise _pointless(self, table) from None
-            return found
+            return None
         except (OSError, NoAnswer, RESTError, UnreadableMetadata) as error:
             raise _failed(self, error) from error
         except ValueError as error:

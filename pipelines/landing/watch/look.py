@@ -66,9 +66,15 @@ class Look:
 
 def look(logstore: Logstore, lake: Lake, client: SlsClient) -> Look:
     """Two calls and the table's newest snapshot. Raises LedgerBroken when the table cannot be trusted, and
-    what the service's calls raise."""
-    origin, shards = client.origin(), tuple(client.shards())
-    now_s, table = client.now_s(), find_table(lake, logstore, client)
+    what the service's calls raise.
+
+    The table first, and then the shards. Story: B lists 0 and 1. Then 0 is split, logs come to its children,
+    and a run closes 0 and reads 1 into the next hour. In that ledger nothing of the old hour is open, and B's
+    list has no child: the hour is told as complete, and their logs of it land later. Listed behind the
+    ledger, each shard that it has closed shows its children.
+    """
+    origin, table = client.origin(), find_table(lake, logstore, client)
+    shards, now_s = tuple(client.shards()), client.now_s()
     if table is None:
         return Look(logstore, None, Ledger(origin.id), shards, now_s)
     # That the catalog was put back to an older state is found by a run, and by the finding `reconciled`: it

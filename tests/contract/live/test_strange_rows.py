@@ -79,8 +79,8 @@ def verbs(leases: SqlLease, store: SqlTable) -> tuple[Callable[[], object], ...]
         store.read,
         lambda: store.write({0: Cursor(KEPT + 1)}),
         lambda: store.place({0: Cursor(1)}),
-        lambda: store.thaw([0]),
-        lambda: store.drop([0]),
+        lambda: store.thaw({0: Cursor(1)}),
+        lambda: store.forget([0]),
     )
 
 
