@@ -99,7 +99,7 @@ def test_the_region_of_oss_is_in_its_endpoint(endpoint: str, region: str) -> Non
 
 
 def test_an_endpoint_of_ones_own_says_how_it_is_spoken_to() -> None:
-    with pytest.raises(ConfigError, match="127.0.0.1:9000: write http:// or https:// before it"):
+    with pytest.raises(ConfigError, match=r"127\.0\.0\.1:9000: write http:// or https:// before it"):
         completed({"warehouse": "s3://logs/lake", "s3.endpoint": "127.0.0.1:9000"})
 
 
