@@ -14,8 +14,10 @@ from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.operations.mend import Kept, Mend, plan_mend
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from sls_io.decoding.nested import digest
+from sls_io.values.errors import LandingConflict
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, group
+from tests.worlds.two_runs import At
 
 HOUR = "2026-09-21-14:00"
 ALL = range(HOUR0, HOUR0 + 2)
@@ -165,6 +167,56 @@ def test_no_plain_value_is_left_in_any_row_once_its_key_is_declared_drop_or_hash
     with world.client as client:
         twice = plan_mend(world.lake, world.logstore, client, ALL, kept_in=modes[-1])
     assert twice.view.files == 0
+    world.assert_proved()
+
+
+@pytest.fixture
+def half_landed(world: World) -> World:
+    """Logs with plain values landed; as many wait in the same hour, which is over by now."""
+    world.logstore = world.changed(columns={"n": "long", "user": "string"})
+    put(world, [{"n": n, "user": "ann", "pin": "4711"} for n in ("1", "many")])
+    world.at(HOUR0_S + 300)
+    world.land()
+    put(world, [{"n": n, "user": "ann", "pin": "4711"} for n in ("2", "more")])
+    world.at(HOUR0_S + 3700)
+    return world
+
+
+HIDING = {"n": "long", "user": "hash", "pin": "drop"}
+
+
+@pytest.mark.parametrize("mode", ["rest", "errors"])
+def test_rows_of_older_settings_that_land_before_the_commit_stop_it(half_landed: World, mode: Kept) -> None:
+    world, later = half_landed, half_landed.changed(columns=HIDING)
+    with world.client as client:
+        plan = plan_mend(world.lake, later, client, ALL, kept_in=mode)
+    old_run = At("publish", world.land)
+
+    with pytest.raises(LandingConflict, match="such rows came to"):
+        execute(world.lake, plan, Tools(on_event=old_run))
+
+    head = world.table.current_snapshot()
+    assert head is not None and head.snapshot_id == world.reports[-1].snapshot_id
+    assert repr(world.table_rows()).count("4711") == 6, "in __rest__ of four rows, in __raw__ of two"
+    with world.client as client:
+        whole = plan_mend(world.lake, later, client, ALL, kept_in="rest")
+        execute(world.lake, whole)
+    assert any("ask again once they have ended" in note.text for note in whole.view.said())
+    assert "4711" not in repr(world.table_rows()) and "ann" not in repr(world.table_rows())
+    world.assert_proved()
+
+
+@pytest.mark.parametrize("mode", ["rest", "errors"])
+def test_rows_of_these_settings_that_land_before_the_commit_do_not(half_landed: World, mode: Kept) -> None:
+    world, later = half_landed, half_landed.changed(columns=HIDING)
+    with world.client as client:
+        plan = plan_mend(world.lake, later, client, ALL, kept_in=mode)
+
+    done = execute(world.lake, plan, Tools(on_event=At("publish", lambda: world.land(logstore=later))))
+
+    assert done.conflicts == 1 and len(world.table_rows()) == 4
+    if mode == "rest":
+        assert "4711" not in repr(world.table_rows()) and "ann" not in repr(world.table_rows())
     world.assert_proved()
 
 

@@ -16,6 +16,7 @@ from pyiceberg.table import FileScanTask, Table
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.planned import Planned, View
 from pipelines.landing.contents import slices
+from pipelines.landing.contents.cells import shown
 from pipelines.landing.contents.spread import Spread, bytes_of, unless_wrong
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import batches_of, tasks_of
@@ -71,6 +72,28 @@ def each(
     """What `work` makes of each file. Raises the first error of one."""
     results = Spread(engine).over(table, tasks, work, bytes_of=lambda task: bytes_of((task,)))
     return list(unless_wrong(results))
+
+
+def files_of(place: Place, about: BooleanExpression) -> list[FileScanTask]:
+    """Files that may hold rows that `about` takes."""
+    return tasks_of(place.table, place.table.scan(row_filter=about))
+
+
+def check_none_came(
+    place: Place, now: Place, about: BooleanExpression, rows_in: Callable[[list[FileScanTask]], int]
+) -> None:
+    """Story: a landing that began before the decision, or under older settings, brings such rows between the
+    look at `place` and the commit on `now`. They would stay, and nobody would be told. Raises LandingConflict
+    where `rows_in` counts any in the files that came.
+    """
+    if now is place:
+        return
+    looked = slices.fingerprint(files_of(place, about))
+    # What was looked at is known by path and by the row-level deletes on it; so a file that only lost rows
+    # since is looked at once more, and one that a compaction made is, too.
+    news = [task for task in files_of(now, about) if shown(task) not in looked]
+    if rows_in(news):
+        raise LandingConflict(f"such rows came to {now.name} meanwhile; nothing was changed, run it again")
 
 
 def with_files(

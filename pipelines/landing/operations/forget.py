@@ -29,7 +29,7 @@ from pyiceberg.types import NestedField
 from pipelines.landing.barring import BARS_MAX, Bar
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.planned import Planned
-from pipelines.landing.contents import slices
+from pipelines.landing.contents import rewrite, slices
 from pipelines.landing.contents.cells import Cells, Edges, IdentityReader, cells_in, edges
 from pipelines.landing.contents.holdings import Asking
 from pipelines.landing.contents.sameness import check_same
@@ -48,7 +48,7 @@ from pipelines.landing.operations.removal import (
     Forget,
     Removal,
     deed_of,
-    files_of,
+    maybe_of,
     read_again,
     span_of,
     whole_before,
@@ -122,7 +122,7 @@ _Files = tuple[FileScanTask, ...]
 def _looked(place: Place, asked: Where, spread: Spread) -> tuple[Slice, _Files, _Files, Slice]:
     """(the rows that leave, the files that leave whole, those that are written anew, the rows that nobody
     could compare)."""
-    tasks, leaving = files_of(place, asked), Slice()
+    tasks, leaving = rewrite.files_of(place, maybe_of(place, asked)), Slice()
     whole, partly = list[FileScanTask](), list[FileScanTask]()
     take = partial(_taken, asked, edges([place.ledger]), place.ledger.origin)
     found = unless_wrong(spread.each_file(place.table, tasks, take))

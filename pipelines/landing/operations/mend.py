@@ -26,7 +26,7 @@ from typing import Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import And, NotNull
+from pyiceberg.expressions import And, BooleanExpression, NotNull
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
@@ -40,13 +40,13 @@ from pipelines.landing.contents.spread import Spread, unless_wrong
 from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger.barred import barring_of, bars_of
 from pipelines.landing.ledger.place import Place, look
-from pipelines.landing.ledger.reading import live_rows, spans, tasks_of
+from pipelines.landing.ledger.reading import live_rows, spans
 from pipelines.landing.ledger.state import held_columns
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table import commands
-from pipelines.landing.table.contract import Contract, partition_of
+from pipelines.landing.table.contract import Contract, partition_of, rows_of
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.transform import Transform
 from sls_io.values.cures import Cure
@@ -73,9 +73,10 @@ class Mend(Effect):
     barred   rows that would leave, since they turn out to have a value that may not land
     unread   rows of these hours with an error, where only others are read again; their hours `reread`
     left     cause -> rows that would still have it
+    hides    whether plain values are taken out of all rows
     """
 
-    QUIET = frozenset({"unread", "reread"})
+    QUIET = frozenset({"unread", "reread", "hides"})
 
     mode: Kept
     table: str
@@ -88,6 +89,7 @@ class Mend(Effect):
     barred: int = 0
     unread: int = 0
     reread: str = ""
+    hides: bool = False
 
     @property
     def headline(self) -> str:
@@ -99,6 +101,11 @@ class Mend(Effect):
                 f"rows of these hours with an error: {self.unread:,}; their columns are filled from the "
                 "bytes that they keep, and not by this",
                 "warn",
+            )
+        if self.hides and self.files:
+            yield Note(
+                "runs that began before the settings changed may still land plain values; ask again once "
+                "they have ended"
             )
 
     def then(self) -> Iterable[Cure]:
@@ -172,6 +179,15 @@ class _Rereading:
             )
         return _OwnRows(rest.FromRest(contract), origin, self.hours)
 
+    @property
+    def wanted(self) -> BooleanExpression:
+        """Rows that may be read again, as far as a filter tells."""
+        return And(rows_of(self.origin, self.hours), self.reader.about)
+
+    def all_tried(self, table: Table, tasks: list[FileScanTask], engine: Engine | None) -> Iterator[_Tried]:
+        """As `tried`, of each file in order. Raises the first error of one."""
+        return unless_wrong(Spread(engine).each_file(table, tasks, self.tried))
+
     def tried(self, table: Table) -> Callable[[FileScanTask], _Tried]:
         """What reading the rows of a file again comes to; nothing is written."""
         reader = self.reader
@@ -232,22 +248,29 @@ class _Mending:
         files = tuple(each.file for each in made if each.file is not None)
         leaving = slices.sorted_by(place.ledger, (cell for each in made for cell in each.leaving))
         deed = Deed(_OPERATIONS[asked.mode], hours_text(asked.hours))
-        change_on = partial(self._change_on, deed, files, leaving)
+        change_on = partial(self._change_on, deed, files, leaving, tools.engine)
         return rewrite.with_files(view, place, self.tasks, change_on, self.look)
 
     def _change_on(
-        self, deed: Deed, files: tuple[DataFile, ...], leaving: slices.Slice, now: Place
+        self,
+        deed: Deed,
+        files: tuple[DataFile, ...],
+        leaving: slices.Slice,
+        engine: Engine | None,
+        now: Place,
     ) -> authored.Change:
         """The change on the table as it is by now.
 
         Story: a person bars a value while rows are read again. The files were sifted by the bars of before,
         and would bring rows with that value back into a table that says there are none. Raises
-        LandingConflict then, and LedgerBroken for rows that leave and that nothing explains.
+        LandingConflict then, also where rows came that would change, and LedgerBroken for rows that leave
+        and that nothing explains.
         """
         if bars_of(now.state, now.origin) != bars_of(self.place.state, now.origin):
             raise LandingConflict(
                 f"somebody decided meanwhile what may land in {now.name}; nothing was changed, run it again"
             )
+        rewrite.check_none_came(self.place, now, self.rereading.wanted, partial(self._changing, engine, now))
         slices.check_explained(now, leaving, adopted_too=True)
         ledger = slices.lowered(now.ledger, leaving.landed)
         return authored.Change(
@@ -261,6 +284,10 @@ class _Mending:
             window_origin=self.place.origin.id,
             schema=self.rereading.schema if self.evolved else None,
         )
+
+    def _changing(self, engine: Engine | None, now: Place, tasks: list[FileScanTask]) -> int:
+        """How many rows of these files would change, too: none of a landing under today's contract."""
+        return sum(tried.changed for tried in self.rereading.all_tried(now.table, tasks, engine))
 
 
 def plan_mend(
@@ -284,12 +311,8 @@ def plan_mend(
     schema = evolved or place.table.schema()
     barring, cut = barring_of(place.state, place.origin, contract, schema), cells.edges([place.ledger])
     rereading = _Rereading(kept_in, logstore, place.origin.id, hours, schema, barring, cut)
-    reader = rereading.reader
-    wanted = And(slices.mine(place, hours), reader.about)
-    there, tasks = tasks_of(place.table, place.table.scan(row_filter=wanted)), list[FileScanTask]()
-    tried = unless_wrong(Spread(engine).each_file(place.table, there, rereading.tried))
-    whole = _Tried()
-    for task, found in zip(there, tried, strict=True):
+    there, tasks, whole = rewrite.files_of(place, rereading.wanted), list[FileScanTask](), _Tried()
+    for task, found in zip(there, rereading.all_tried(place.table, there, engine), strict=True):
         whole = whole.plus(found)
         # A file in which nothing would change is not written anew, though rows of it were looked at: that is
         # why a second time finds nothing to do. Of a file that is written anew the rows that row-level
@@ -311,6 +334,7 @@ def plan_mend(
         whole.barred,
         unread,
         spans(hours)[0] if unread else "",
+        hides=kept_in == "rest" and bool(contract.pii),
     )
     if not tasks:
         return Planned(view, place, None, nothing=f"no row of these hours of {view.table} would change")

@@ -20,7 +20,7 @@ from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import And
+from pyiceberg.expressions import And, BooleanExpression
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
 
@@ -29,7 +29,6 @@ from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.planned import Planned, Tools
 from pipelines.landing.contents import rewrite, slices
-from pipelines.landing.contents.cells import shown
 from pipelines.landing.contents.holdings import Asking
 from pipelines.landing.contents.slices import Slice
 from pipelines.landing.contents.spread import Spread
@@ -37,7 +36,7 @@ from pipelines.landing.contents.where import Where
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.barred import bars_of
 from pipelines.landing.ledger.place import Place
-from pipelines.landing.ledger.reading import spans, tasks_of
+from pipelines.landing.ledger.reading import spans
 from pipelines.landing.ledger.values import Deed, Forgotten, Operation
 from pipelines.landing.table import commands
 from sls_io.values.claim import GAP_SKIPPED, Ledger, ShardLedger
@@ -237,17 +236,13 @@ class Removal:
                 raise LandingConflict(f"rows of these hours came to {now.name} meanwhile; look again")
 
     def _check_none_came(self, now: Place) -> None:
-        """Story: a landing that began before the decision brings such rows between the look and the commit.
-        They would stay, under a decision that says there are none. Raises LandingConflict then."""
-        if not self.barred or now is self.place or self.where is None:
-            return
-        looked = slices.fingerprint(files_of(self.place, self.where))
-        # What was looked at is known by path and by the row-level deletes on it; so a file that only lost
-        # rows since is looked at once more, and one that a compaction made is, too.
-        news = [task for task in files_of(now, self.where) if shown(task) not in looked]
-        if slices.slice_of(now, news, self.where).rows:
-            raise LandingConflict(
-                f"such rows came to {now.name} meanwhile; nothing was changed, run it again"
+        """A decision that holds from now on says that there are none. Raises LandingConflict where others
+        came."""
+        where = self.where
+        if self.barred and where is not None:
+            about = maybe_of(self.place, where)
+            rewrite.check_none_came(
+                self.place, now, about, lambda news: slices.slice_of(now, news, where).rows
             )
 
 
@@ -295,10 +290,9 @@ def read_again(span: str) -> tuple[Cure, ...]:
     return (commands.of_hours(commands.ERRORS, span, does),) if span else ()
 
 
-def files_of(place: Place, where: Where) -> list[FileScanTask]:
-    """Files that may hold rows of the logstore that `where` takes."""
-    maybe = And(slices.mine(place), where.pruning)
-    return tasks_of(place.table, place.table.scan(row_filter=maybe))
+def maybe_of(place: Place, where: Where) -> BooleanExpression:
+    """Rows of the logstore that `where` may take, as far as the statistics of files tell."""
+    return And(slices.mine(place), where.pruning)
 
 
 def whole_before(place: Place, hour: int) -> list[FileScanTask]:
