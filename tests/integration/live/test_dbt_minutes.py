@@ -112,7 +112,8 @@ def story(engine: Engine, shared_lake: Lake, tmp_path_factory: pytest.TempPathFa
         world = new_world(emulator, shared_lake, engine, columns=columns)
         story = Story(world, runner)
 
-        story.put(FIRST, {"status": "200", "latency_ms": "10"}, {"status": "503", "latency_ms": "30"})
+        bad = {f"k{number}": b"\xff" for number in range(12)}
+        story.put(FIRST, {"status": "200", "latency_ms": "10"}, {"status": "503", "latency_ms": "30", **bad})
         story.put(SECOND, {"status": "404"}, {"status": "many", "latency_ms": "-"})
         story.land(3600)
         story.dbt("first", "build")
@@ -209,7 +210,9 @@ def test_a_row_without_a_time_of_its_own_counts_where_its_receive_hour_begins(st
 
 def test_rows_with_an_error_are_counted_by_cause(story: Story) -> None:
     hour = at(HOUR0_S).replace(tzinfo=None)
-    assert story.causes == [("latency_ms is not double", 1, hour, hour), ("status is not int", 1, hour, hour)]
+    named = [f"k{number} is not UTF-8" for number in range(8)]
+    causes = [*named, "latency_ms is not double", "more than 8 causes", "status is not int"]
+    assert story.causes == [(cause, 1, hour, hour) for cause in causes]
 
 
 def test_each_test_of_each_model_ran_and_passed(story: Story) -> None:
