@@ -2,7 +2,8 @@
   A table by minute over a landed table: one row for each minute of the logs' own time, `__time__`.
 
     table    the landed table, as source(...)
-    figures  {column: aggregate over the columns of the landed table}, beside the four that are always there
+    figures  {column: aggregate over the columns of the landed table}, beside the four that are always there;
+             of a float or double `finite` first, or one log with `nan` makes it nan
 
     minute                  start of the minute; a log without a time of its own counts in the first one of
                             its receive hour
@@ -76,6 +77,12 @@ from counted full outer join there on counted.minute = there.minute
 select * from counted
 {%- endif %}
 {% endmacro %}
+
+
+{# A float or double, null where it is nan or infinite: to Spark nan is greater than all. #}
+{% macro finite(value) -%}
+case when {{ value }} < double('infinity') and {{ value }} > double('-infinity') then {{ value }} end
+{%- endmacro %}
 
 
 {# Minutes since 1970 of a moment, in no time zone; as it stands, that of a row of the landed table. #}

@@ -45,12 +45,14 @@ class Chapter:
     """What stands in silver and gold after a dbt run.
 
     landed     snapshot of the landed table then
+    latency    day -> mean and maximum of its milliseconds, as gold has them
     files      silver's data files; writes: how each of its snapshots came to be
     """
 
     landed: int
     silver: Mapping[datetime, Mapping[str, Any]]
     gold: Mapping[date, int]
+    latency: Mapping[date, tuple[float | None, float | None]]
     files: frozenset[str]
     writes: tuple[str, ...]
     statuses: Mapping[str, str]
@@ -93,10 +95,12 @@ class Story:
         assert landed is not None and silver is not None and gold is not None
         head = landed.current_snapshot()
         assert head is not None
+        days = gold.scan().to_arrow().to_pylist()
         self.chapters[chapter] = Chapter(
             head.snapshot_id,
             {row["minute"]: row for row in silver.scan().to_arrow().to_pylist()},
-            {row["day"]: row["logs"] for row in gold.scan().to_arrow().to_pylist()},
+            {row["day"]: row["logs"] for row in days},
+            {row["day"]: (row["latency_ms_mean"], row["latency_ms_max"]) for row in days},
             frozenset(task.file.file_path for task in silver.scan().plan_files()),
             tuple(str(s.summary.operation.value) for s in silver.snapshots() if s.summary),
             {result.node.name: str(result.status) for result in results.results},
@@ -118,7 +122,7 @@ def story(engine: Engine, shared_lake: Lake, tmp_path_factory: pytest.TempPathFa
 
         bad = {f"k{number}": b"\xff" for number in range(12)}
         story.put(FIRST, {"status": "200", "latency_ms": "10"}, {"status": "503", "latency_ms": "30", **bad})
-        story.put(SECOND, {"status": "404"}, {"status": "many", "latency_ms": "-"})
+        story.put(SECOND, {"status": "404", "latency_ms": "nan"}, {"status": "many", "latency_ms": "-"})
         story.land(3600)
         story.dbt("first", "build")
         story.causes = [tuple(row) for row in session.table("silver.access_logs_error_causes").collect()]
@@ -126,7 +130,7 @@ def story(engine: Engine, shared_lake: Lake, tmp_path_factory: pytest.TempPathFa
 
         emulator.admin.set_clock(THEN)
         story.put(FIRST, {"status": "200", "latency_ms": "50"})
-        story.put(THEN, {"status": "200", "latency_ms": "1"})
+        story.put(THEN, {"status": "200", "latency_ms": "inf"})
         story.land(60)
         story.dbt("three hours late", *DOWNSTREAM, "--vars", "{timezone: Asia/Shanghai}")
         story.put(THEN + 60, {"status": "200"})
@@ -144,7 +148,7 @@ def story(engine: Engine, shared_lake: Lake, tmp_path_factory: pytest.TempPathFa
 
         before = world.table.metadata.current_snapshot_id
         assert before is not None
-        story.put(SECOND, {"status": "200"})
+        story.put(SECOND, *[{"status": "200", "latency_ms": "1e308"}] * 2)
         story.land(60)
         # The emulator refuses a log without a time; in a table there may be such rows.
         one = session.table(TABLE).where("status = 503").withColumn("__time__", lit(None).cast("timestamp"))
@@ -213,7 +217,7 @@ def test_an_hour_that_is_taken_back_leaves_its_minutes_also_where_its_files_are_
 
 def test_where_the_last_snapshot_is_expired_all_minutes_are_counted(story: Story) -> None:
     expired, before = story.chapters["expired"], story.chapters["taken back"]
-    assert expired.logs == {HOUR0_S: 1, FIRST: 2, SECOND: 3}
+    assert expired.logs == {HOUR0_S: 1, FIRST: 2, SECOND: 4}
     assert expired.counted == set(expired.logs)
     assert expired.silver[at(FIRST)] == {**before.silver[at(FIRST)], "snapshot_id": expired.landed}
 
@@ -222,16 +226,27 @@ def test_where_the_model_no_longer_says_what_it_read_minutes_without_rows_leave_
     story: Story,
 ) -> None:
     lost = story.chapters["position lost"]
-    assert lost.logs == {SECOND: 1}
+    assert lost.logs == {SECOND: 2}
     assert lost.counted == {SECOND}
 
 
 def test_a_minute_that_is_missing_is_said_with_what_counts_it_again(story: Story) -> None:
     (said,) = (text for text in story.heard if text.startswith(f"{COUNTED}: "))
-    assert said.startswith(f"{COUNTED}: the minutes count 0 rows, the landed table had 1 at snapshot ")
+    assert said.startswith(f"{COUNTED}: the minutes count 0 rows, the landed table had 2 at snapshot ")
     assert said.endswith(
         "; count all anew: sls-lake dbt build --full-refresh --select access_logs_by_minute+"
     )
+
+
+def test_what_is_no_finite_number_is_in_no_figure(story: Story) -> None:
+    late = story.chapters["three hours late"]
+    assert late.latency == {date(2026, 9, 21): (30.0, 50.0), date(2026, 9, 22): (None, None)}
+    row = late.silver[at(THEN)]
+    assert (row["logs"], row["logs_with_latency"], row["latency_ms_p95"]) == (1, 0, None)
+
+
+def test_a_mean_whose_sum_no_double_holds_is_null_and_not_infinite(story: Story) -> None:
+    assert story.chapters["expired"].latency == {date(2026, 9, 21): (None, 1e308)}
 
 
 def test_a_row_without_a_time_of_its_own_counts_where_its_receive_hour_begins(story: Story) -> None:
