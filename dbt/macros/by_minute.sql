@@ -2,7 +2,8 @@
   A table by minute over a landed table: one row for each minute of the logs' own time, `__time__`.
 
     table    the landed table, as source(...)
-    figures  {column: aggregate over the columns of the landed table}, beside the four that are always there
+    figures  {column: aggregate over the columns of the landed table}, beside the four that are always there;
+             of a float or double `finite` first, or one log with `nan` makes it nan
 
     minute                  start of the minute; a log without a time of its own counts in the first one of
                             its receive hour
@@ -25,15 +26,18 @@
      left, are touched, and these minutes are counted whole.
   4. The result is merged: a minute is updated, added, or deleted where no row of it is left.
 
-  Where the snapshot of the last run is gone (expired: the newest 200 are kept) or a file has no
-  statistics, all minutes are counted and merged. It is slower and right.
+  Where the snapshot of the last run is gone (expired: the newest 200 are kept), a file has no statistics,
+  or no snapshot of the model says any more what its last run has read (expired behind a compaction), all
+  minutes are counted and merged, and those that are there and not among them are deleted. It is slower and
+  right.
 #}
 {% macro by_minute(table, figures={}) %}
 {%- set head = main_snapshot(table) -%}
-{%- set before = read_snapshot(this) if execute and is_incremental() else none -%}
+{%- set merged = execute and is_incremental() -%}
+{%- set before = read_snapshot(this) if merged else none -%}
 {%- set touched = touched_minutes(table, before, head) if before is not none else none -%}
 {%- do say_what_is_read(head) -%}
-{%- set gone = before is not none and (touched is none or touched.gone) -%}
+{%- set gone = merged and (touched is none or touched.gone) -%}
 with logs as (
     select *, {{ minute_of() }} as __minute__
     from {{ table }}{% if head is not none %} version as of {{ head }}{% endif %}
@@ -73,6 +77,12 @@ from counted full outer join there on counted.minute = there.minute
 select * from counted
 {%- endif %}
 {% endmacro %}
+
+
+{# A float or double, null where it is nan or infinite: to Spark nan is greater than all. #}
+{% macro finite(value) -%}
+case when {{ value }} < double('infinity') and {{ value }} > double('-infinity') then {{ value }} end
+{%- endmacro %}
 
 
 {# Minutes since 1970 of a moment, in no time zone; as it stands, that of a row of the landed table. #}

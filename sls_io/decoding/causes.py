@@ -97,8 +97,13 @@ _RESERVED = (
 _TAG_FORMS = tuple(re.compile(re.escape(form).replace(r"\{\}", "(.*)")) for form in _OF_TAGS)
 _MORE_FORM = re.compile(rf"{_GROUP_MORE}and [0-9,]+ more")
 _ESCAPED = re.compile(r"\\x[89a-f][0-9a-f]")
+_MORE_TAIL = re.compile(rf"\A({_GROUP_MORE})?and [0-9,]+ more\Z")
 CAUSES_MAX = 8
 """The most causes that a text shows of the group, and of the log."""
+MORE = f"more than {CAUSES_MAX} causes"
+"""What `and N more` at the end of a text counts as; dbt's macro `causes_of` says the same."""
+UNNAMED = (f"{_GROUP_MORE}{MORE}", MORE)
+"""The same of the group, and of the log. No cause that has a name reads so."""
 _NAME_CHARS_MAX = 64
 
 Ints = NDArray[np.int64]
@@ -115,6 +120,16 @@ def named(name: str) -> str:
 def listed(error: str) -> tuple[str, ...]:
     """The causes in an `__error__`, for people."""
     return tuple(error.split(SEPARATOR))
+
+
+def counted(error: str) -> tuple[str, ...]:
+    """The causes in an `__error__` for those who count rows by cause, each once.
+
+    `and 4 more` names none, and as it stands it would be one cause for each number. It counts as `MORE`. A
+    row of 12 causes is missing in the counts of four of them: where `MORE` is counted, each count is a lower
+    bound.
+    """
+    return tuple(dict.fromkeys(_MORE_TAIL.sub(rf"\g<1>{MORE}", part) for part in listed(error)))
 
 
 def holds_log(error: str) -> bool:

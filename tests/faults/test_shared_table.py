@@ -1,13 +1,15 @@
 """Two logstores and one table: only where the settings say that it is shared."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from dagster import AssetCheckSeverity, DagsterInstance
+from dagster import AssetCheckSeverity, DagsterInstance, TableSchemaMetadataValue
 from pyiceberg.transforms import HourTransform, IdentityTransform
 
 from pipelines.components.logstore.health import told_by_landing
+from pipelines.components.logstore.metadata import columns
 from pipelines.landing.commit.planned import execute
 from pipelines.landing.inspection.describe import refusal
 from pipelines.landing.inspection.error_rows import error_rows
@@ -21,7 +23,7 @@ from sls_io.values.errors import ConfigError
 from sls_io.values.window import HOUR_S
 from tests.faults.judge import pass_by
 from tests.worlds.command_line import Command
-from tests.worlds.one_logstore import PROJECT, World, use_catalog
+from tests.worlds.one_logstore import PROJECT, World, group, use_catalog
 from tests.worlds.two_logstores import second_logstore
 from tests.worlds.two_runs import At
 
@@ -234,6 +236,24 @@ def test_rows_with_errors_of_another_logstore_of_the_table_are_not_ones_own(
             for found in findings(vitals(quick.logstore, lambda: quick.lake, lambda: client), quick.logstore)
         }
     assert levels[Kind.ERRORS] is Level.WARN
+
+
+def test_a_row_that_does_not_name_all_of_its_causes_makes_their_counts_lower_bounds(quick: World) -> None:
+    bad = {f"k{number}": b"\xff" for number in range(9)}
+    with quick.client as client:
+        client.put_raw(group([bad, bad, bad | {"k9": b"\xff", "status": "no status"}, {"status": "none"}]))
+    pass_by(quick, 60)
+    quick.land()
+
+    found = error_rows(quick.logstore, quick.lake)
+    assert found.causes is not None and found.sample == 4
+    assert list(found.causes.items())[-1] == ("more than 8 causes", 3), "told beside the five that are shown"
+    assert not any(cause.startswith("and ") for cause in found.causes)
+    told = replace(found, causes={"status is not int": 1, "more than 8 causes": 3})
+    shown = columns(quick.logstore, told)["dagster/column_schema"]
+    assert isinstance(shown, TableSchemaMetadataValue)
+    (status,) = (column for column in shown.schema.columns if column.name == "status")
+    assert "; at least 25.0% of the rows" in str(status.description)
 
 
 def test_rows_of_a_logstore_from_before_it_was_made_again_are_its_own() -> None:

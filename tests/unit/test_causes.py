@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pipelines.landing.spark.dbt_environment import dbt_folder
 from sls_io.decoding import causes
 from sls_io.decoding.causes import CAUSES_MAX, Cause, PageTrouble
 
@@ -20,6 +21,28 @@ def test_a_row_with_very_many_causes_names_the_first_and_counts_the_others() -> 
     parts = causes.listed(trouble.text(int(trouble.of_rows(1)[0])))
     assert parts[0] == "repeated key k2005", "in the order in which they come"
     assert len(parts) == CAUSES_MAX + 1 and parts[-1] == "and 1,998 more"
+
+
+@pytest.mark.parametrize(
+    ("text", "counted"),
+    [
+        ("a has no value; and 4 more", ("a has no value", "more than 8 causes")),
+        ("of its group: and 1,998 more; n is not int", ("of its group: more than 8 causes", "n is not int")),
+        ("of its group: and 1 more; and 2 more", ("of its group: more than 8 causes", "more than 8 causes")),
+        ("a has no value; a has no value", ("a has no value",)),
+        (
+            "and 4 more is not int; repeated key and 4 more",
+            ("and 4 more is not int", "repeated key and 4 more"),
+        ),
+    ],
+)
+def test_that_a_row_has_more_causes_counts_as_one_of_its_own(text: str, counted: tuple[str, ...]) -> None:
+    assert causes.counted(text) == counted
+
+
+def test_dbt_counts_by_the_same_words() -> None:
+    macro = (dbt_folder() / "macros" / "causes_of.sql").read_text("utf-8")
+    assert f"$1{causes.MORE}'" in macro
 
 
 def test_causes_of_the_group_are_counted_apart_and_say_whose_they_are() -> None:

@@ -9,7 +9,7 @@ select
     sum(status_3xx) as status_3xx,
     sum(status_4xx) as status_4xx,
     sum(status_5xx) as status_5xx,
-    sum(latency_ms_sum) / nullif(sum(logs_with_latency), 0) as latency_ms_mean,
+    {{ finite("sum(latency_ms_sum)") }} / nullif(sum(logs_with_latency), 0) as latency_ms_mean,
     max(latency_ms_max) as latency_ms_max,
     count(*) as minutes_with_logs,
     max(logs) as logs_of_busiest_minute

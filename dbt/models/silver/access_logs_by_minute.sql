@@ -20,15 +20,19 @@
 -- others. A compaction exchanges files, so its minutes are counted once more, to the same figures. After a
 -- change of the figures below: `sls-lake dbt build --full-refresh --select access_logs_by_minute`.
 --
+-- A double may be nan or infinite, as the log says it: one such latency would be the whole day's mean and
+-- maximum. So the figures are those of finite ones.
+--
 -- It reads the landed table and not the view, since a view cannot be read at a snapshot; it waits for the
 -- view's tests: depends_on: {{ ref('stg_access_logs') }}
+{% set latency = finite("latency_ms") %}
 {{ by_minute(source('bronze', 'access_logs'), {
     "status_2xx": "count_if(status between 200 and 299)",
     "status_3xx": "count_if(status between 300 and 399)",
     "status_4xx": "count_if(status between 400 and 499)",
     "status_5xx": "count_if(status between 500 and 599)",
-    "logs_with_latency": "count(latency_ms)",
-    "latency_ms_sum": "sum(latency_ms)",
-    "latency_ms_p95": "percentile(latency_ms, 0.95)",
-    "latency_ms_max": "max(latency_ms)",
+    "logs_with_latency": "count(" ~ latency ~ ")",
+    "latency_ms_sum": "sum(" ~ latency ~ ")",
+    "latency_ms_p95": "percentile(" ~ latency ~ ", 0.95)",
+    "latency_ms_max": "max(" ~ latency ~ ")",
 }) }}

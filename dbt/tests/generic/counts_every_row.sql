@@ -6,7 +6,8 @@
 {%- set counted = read_snapshot(model) -%}
 {%- if is_kept(table, counted) -%}
 select concat('the minutes count ', in_minutes, ' rows, the landed table had ', in_table,
-              ' at snapshot {{ counted }}') as problem
+              ' at snapshot {{ counted }}; count all anew: sls-lake dbt build --full-refresh --select ',
+              '{{ model.identifier }}+') as problem
 from (
     select (select coalesce(sum(logs), 0) from {{ model }}) as in_minutes,
            (select count(*) from {{ table }} version as of {{ counted }}) as in_table

@@ -28,7 +28,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import CheckpointOutcome, CheckpointReport, LandingReport
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.watch.health import TimeLeft, Vitals
-from sls_io.decoding.causes import Cause, named
+from sls_io.decoding.causes import MORE, Cause, named
 from sls_io.planning.waits import Wait
 from sls_io.values.window import HOUR_S
 
@@ -124,7 +124,8 @@ def columns(logstore: Logstore, found: ErrorRows) -> Metadata:
             return f"declared as `{column.text}`"
         share = found.hours[found.worst].share * rows / found.sample
         rows_of = f"of the rows of {hour_text(found.worst)}"
-        return f"declared as `{column.text}`; {share_text(share)} {rows_of} do not fit"
+        least = "at least " if MORE in (found.causes or {}) else ""
+        return f"declared as `{column.text}`; {least}{share_text(share)} {rows_of} do not fit"
 
     shown = [
         dg.TableColumn(

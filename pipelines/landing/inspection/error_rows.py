@@ -20,7 +20,7 @@ from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import hour_place, origin_place, received_in
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.object_store import one_after_another
-from sls_io.decoding.causes import listed
+from sls_io.decoding.causes import UNNAMED, counted
 from sls_io.values.window import HOUR_S
 
 HOURS = 24
@@ -58,7 +58,8 @@ class ErrorRows:
     """Receive hour (since 1970) -> its rows and errors; the worst hour, None where there are no rows.
 
     origins  ids of the logstore in the table, whose rows these are
-    causes   cause -> rows of the sample that have it, of the worst hour, most frequent first
+    causes   cause -> rows of the sample that have it, of the worst hour, most frequent first; last, whatever
+             its rank, the number of rows with more causes than they name: the others are then lower bounds
     sample   rows that were read for it
     """
 
@@ -95,8 +96,9 @@ def error_rows(logstore: Logstore, lake: Lake) -> ErrorRows:
     batches = (batch for task in tasks for batch in batches_of(table, reader, task))
     texts = (text for batch in batches for text in batch.column("__error__").to_pylist())
     sample = list(islice(texts, SAMPLE_ROWS))
-    causes = Counter(part for text in sample for part in listed(text))
-    return ErrorRows(found, worst, origins, dict(causes.most_common(CAUSES_SHOWN)), len(sample))
+    causes = Counter(cause for text in sample for cause in counted(text))
+    unnamed = {cause: causes.pop(cause) for cause in UNNAMED if cause in causes}
+    return ErrorRows(found, worst, origins, dict(causes.most_common(CAUSES_SHOWN)) | unnamed, len(sample))
 
 
 def by_hour(table: Table, origins: Collection[str], first: int, stop: int) -> dict[int, HourErrors]:
