@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 import pytest
 from dagster._core.storage.partition_status_cache import AssetPartitionStatus
+from pyiceberg.expressions import EqualTo
 from sqlalchemy import Engine, event
 
 from pipelines.cli.main import EXIT_FAILED, run
@@ -69,6 +70,20 @@ def test_a_replace_is_told_as_done_although_the_catalog_is_silent_after_its_comm
     assert told(page, HOUR0 + 1).metadata["dagster/partition_row_count"].value == 30
     assert version(page, HOUR0) == str(head) != before
     page.world.assert_proved()
+
+
+def test_a_red_proof_stays_red_while_nobody_can_look_which_table_is_there(
+    page: Page, catalog: LossyCatalog
+) -> None:
+    page.world.table.delete(EqualTo(term="n", value=page.world.table_rows()[0]["n"]))
+    assert page.run("proof").success
+    catalog.down = True
+    away = page.land()
+    catalog.down = False
+    for result in (away, page.land()):
+        (proven,) = (each for each in result.get_asset_check_evaluations() if each.check_name == "proven")
+        assert not proven.passed and str(proven.description).startswith("Not proven by this run")
+    assert not away.success
 
 
 def test_a_mend_is_told_as_done_although_the_catalog_is_silent_after_its_commit(
