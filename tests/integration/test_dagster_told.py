@@ -17,11 +17,13 @@ from pipelines.components.logstore.metadata import DATA_VERSION_TAG, UNKNOWN
 from pipelines.components.logstore.schedule import MODE_TAG, hour_key
 from pipelines.components.logstore.telling import LATE_MAX, versions_told
 from pipelines.landing.commit import authored
-from pipelines.landing.commit.planned import Planned, execute
+from pipelines.landing.commit.planned import Planned, Tools, execute
 from pipelines.landing.inspection.brought import COMMITS_MAX
 from pipelines.landing.ledger.place import look_at
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.operations.forget import plan_forget_where
+from pipelines.landing.operations.pause import plan_pause
+from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
 from tests.worlds.command_line import settings
@@ -271,6 +273,50 @@ def test_an_hour_of_which_rows_were_forgotten_or_came_back_is_told_with_what_is_
     assert told(page, HOUR0).metadata["dagster/partition_row_count"].value == 15
     assert version(page, HOUR0) == str(world.table.metadata.current_snapshot_id) != was
     assert hours(page.land()) == {}, "nothing is told twice"
+
+
+def rows_told(page: Page, hour: int) -> tuple[Any, Any]:
+    """What its newest landing brought of an hour, and what the table has of it, as the page shows them."""
+    shown = told(page, hour).metadata
+    return shown["rows"].value, shown["dagster/partition_row_count"].value
+
+
+def back(page: Page) -> None:
+    """The table as it was before its newest commit."""
+    newest = page.world.table.current_snapshot()
+    assert newest is not None and newest.parent_snapshot_id is not None
+    execute(
+        page.world.lake, plan_rollback(page.world.lake, page.world.logstore.table, newest.parent_snapshot_id)
+    )
+
+
+def test_an_hour_that_landed_thrice_before_it_was_told_has_the_rows_of_its_newest_landing(
+    page: Page,
+) -> None:
+    world, hour = page.world, HOUR0 + 2
+    world.put(10)
+    world.emulator.admin.advance(2 * 3600)
+    world.land()
+    back(page)
+    world.land()
+    with world.client as client:
+        planned = plan_replace(world.lake, world.logstore, client, range(hour, hour + 1))
+        execute_replace(world.lake, planned, Tools(engine=world.engine))
+    page.land()
+    assert rows_told(page, hour) == (10, 10)
+
+
+def test_an_hour_whose_newest_landing_was_rolled_back_has_the_rows_of_the_one_before(page: Page) -> None:
+    world, hour = page.world, HOUR0 + 2
+    for rows in (10, 7):
+        world.put(rows)
+        world.emulator.admin.advance(60)
+        world.land()
+    back(page)
+    with world.client as client:
+        execute(world.lake, plan_pause(world.lake, world.logstore, client, [0, 1]))
+    page.land()
+    assert rows_told(page, hour) == (10, 10)
 
 
 def test_hours_that_a_rollback_brings_back_are_told(page: Page) -> None:

@@ -157,10 +157,14 @@ def hour(
 def late_hour(
     landed: Sequence[Landed], snapshot: int, *, rows_in_table: int | None, errors: HourErrors | None = None
 ) -> Metadata:
-    """Of one hour that an earlier commit brought, `snapshot` the newest, and nobody was told of."""
-    values: Metadata = {
+    """Of one hour that an earlier commit changed, `snapshot` the newest, and nobody was told of. `landed`:
+    what its newest landing brought; where rows are there and none of them, nobody knows it by now."""
+    brought: Metadata = {
         "rows": dg.MetadataValue.int(sum(x.rows for x in landed)),
         "landed": dg.MetadataValue.text(f"{sum(x.raw_bytes for x in landed) / MB:,.2f} MB of logs"),
+    }
+    values: Metadata = {
+        **(brought if landed or not rows_in_table else {}),
         "snapshot": dg.MetadataValue.text(str(snapshot)),
         "told": dg.MetadataValue.text(
             "late: the landing's own run ended before, had more to tell, or was not Dagster's"
