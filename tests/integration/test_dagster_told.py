@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from pipelines.landing.commit.planned import Planned, Tools, execute
 from pipelines.landing.inspection.brought import COMMITS_MAX
 from pipelines.landing.ledger.place import look_at
 from pipelines.landing.ledger.values import Deed, Operation
-from pipelines.landing.operations.forget import plan_forget_where
+from pipelines.landing.operations.forget import plan_forget_before, plan_forget_where
 from pipelines.landing.operations.pause import plan_pause
 from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.operations.rollback import plan_rollback
@@ -229,14 +230,41 @@ def test_more_hours_than_a_statement_of_sqlite_takes_are_asked_for_in_parts() ->
         event.remove(Engine, "connect", stock)
 
 
-def test_an_hour_whose_rows_have_left_since_is_not_told(page: Page) -> None:
+def undone(page: Page) -> None:
     world = page.world
+    with world.client as client:
+        execute(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1)))
+
+
+def forgotten(page: Page) -> None:
+    world = page.world
+    with world.client as client:
+        execute(world.lake, plan_forget_before(world.lake, world.logstore, client, HOUR0 + 1))
+
+
+@pytest.mark.parametrize("emptied", [undone, forgotten])
+def test_an_hour_that_was_told_and_whose_rows_have_all_left_is_told_with_none(
+    page: Page, emptied: Callable[[Page], None]
+) -> None:
+    assert rows_told(page, HOUR0) == (20, 20)
+    emptied(page)
+    assert set(hours(page.land())) == {hour_key(HOUR0)}
+    assert rows_told(page, HOUR0) == (0, 0)
+    assert str(told(page, HOUR0).metadata["told"].value).startswith("late: its rows have left")
+    assert version(page, HOUR0) == str(page.world.table.metadata.current_snapshot_id)
+    assert "windows" not in told(page, HOUR0).metadata
+    assert hours(page.land()) == {}, "nothing is told twice"
+
+
+def test_an_hour_that_nobody_was_told_of_and_whose_rows_have_left_is_not_told(page: Page) -> None:
+    world = page.world
+    world.emulator.admin.advance(3600)
     world.put(10)
     world.emulator.admin.advance(2 * 3600)
     world.land()
     with world.client as client:
-        execute(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0 + 2, HOUR0 + 3)))
-    assert set(hours(page.land())) == {hour_key(HOUR0 + 3), hour_key(HOUR0 + 4)}
+        execute(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0 + 3, HOUR0 + 4)))
+    assert set(hours(page.land())) == {hour_key(HOUR0 + hour) for hour in (2, 4, 5)}
 
 
 def tidy(page: Page, times: int) -> None:
@@ -325,7 +353,7 @@ def test_hours_that_a_rollback_brings_back_are_told(page: Page) -> None:
     assert landed is not None
     with world.client as client:
         execute(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1)))
-    assert hours(page.land()) == {}, "nothing is there to look at"
+    assert set(hours(page.land())) == {hour_key(HOUR0)}
     execute(world.lake, plan_rollback(world.lake, world.logstore.table, landed))
     assert set(hours(page.land())) == {hour_key(HOUR0)}
     assert version(page, HOUR0) == str(world.table.metadata.current_snapshot_id)

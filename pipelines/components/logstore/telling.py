@@ -44,7 +44,8 @@ _ASKED_MAX = 10_000
 class News:
     """Hours to tell, what the newest landing pulled of each, and the newest commit that changed it, where it
     is known. `left`: how many more are left for the next run. `told`: the data version that each has by now;
-    it stays where no commit is behind the event. `open`: the hour of them that goes on, with no new rows."""
+    it stays where no commit is behind the event. `open`: the hour of them that goes on, with no new rows.
+    `emptied`: those whose rows have all left."""
 
     hours: frozenset[int]
     windows: Mapping[int, Sequence[Landed]] = field(default_factory=dict)
@@ -52,6 +53,7 @@ class News:
     left: int = 0
     told: Mapping[int, str] = field(default_factory=dict)
     open: int | None = None
+    emptied: frozenset[int] = frozenset()
 
 
 def untold(
@@ -59,9 +61,10 @@ def untold(
 ) -> News:
     """What a live run has to tell: hours with rows of its own, and what the table says that others left.
 
-    An hour whose rows have left since (an undo) is not told: nothing is there to look at. One that a run left
-    as unknown is told as it is, however old the commits are that brought it. The open hour is told once
-    without rows, too: the page would count it as missing until its first log.
+    An hour whose rows have all left since (an undo) is told with none where somebody was told of it: the page
+    would show for ever what it had. Where nobody was, it is not told and stays missing: a backfill brings it.
+    One that a run left as unknown is told as it is, however old the commits are that brought it. The open
+    hour is told once without rows, too: the page would count it as missing until its first log.
     """
     table = lake.load(logstore.table)
     commits = _commits(logstore, table, report.origin)
@@ -74,7 +77,7 @@ def untold(
     in_table = hour_rows(logstore, lake, report.origin, newer)
     emptied = {hour for hour in full if not in_table.get(hour, 1)}
     started = {hour for hour in newer.keys() | unknown if hour >= logstore.start_hour}
-    others = started - (emptied - unknown) - set(report.hours)
+    others = started - (emptied - unknown - told.keys()) - set(report.hours)
     # Those with rows first: a run after a long pause passes thousands of empty hours.
     chosen = sorted(others, key=lambda h: (h not in full | unknown, h))[:LATE_MAX]
     goes_on = range(max(last, logstore.start_hour), last + 1) if commits else ()
@@ -87,10 +90,11 @@ def untold(
     ledger = facts(table).ledger(report.origin) if table is not None else Ledger(report.origin)
     return News(
         hours,
-        {hour: newest_landed(hour, commits, ledger) for hour in hours if hour in newer},
+        {hour: newest_landed(hour, commits, ledger) for hour in hours - emptied if hour in newer},
         {hour: versions[hour] for hour in hours if hour in versions},
         len(others) - len(chosen),
         open=max(shown, default=None),
+        emptied=hours & emptied,
     )
 
 
@@ -202,7 +206,8 @@ def hour_events(
         if hour == news.open or hour in report.hours or version is None or version == report.snapshot_id:
             numbers = metadata.hour(report, hour, rows_in_table=rows, errors=wrong)
         else:
-            numbers = metadata.late_hour(landed, version, rows_in_table=rows, errors=wrong)
+            emptied = hour in news.emptied
+            numbers = metadata.late_hour(landed, version, rows_in_table=rows, errors=wrong, emptied=emptied)
         yield dg.AssetMaterialization(
             bronze,
             partition=hour_key(hour),
