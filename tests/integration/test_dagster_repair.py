@@ -3,6 +3,8 @@
 Runs are carried out in this process and so are their writing tasks; service and catalog are real ones.
 """
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from pipelines.components.logstore.schedule import (
     live_tags,
 )
 from pipelines.components.logstore.spark import SparkEngine
+from pipelines.landing.recovery.start_over import plan_start_over, start_over
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.watch.health import Kind, Level
 from tests.worlds.dagster_page import DAY_S, Page, hours, plans, why
@@ -169,6 +172,45 @@ def test_the_first_landing_of_a_table_proves_it_and_no_output_is_missed(page: Pa
     assert "never proven" not in told.said.metadata
     logged = page.instance.all_logs(first.run_id)
     assert logged and not [e.user_message for e in logged if "did not yield" in e.user_message]
+
+
+def renamed(page: Page) -> None:
+    page.world.logstore = page.world.changed(table="other.access_logs", group={"name": "other"})
+
+
+def begun_anew(page: Page) -> None:
+    world = page.world
+    shutil.rmtree(world.table.metadata.location.removeprefix("file://"))
+    with world.client as client:
+        start_over(world.lake, plan_start_over(world.lake, world.logstore, client))
+
+
+@pytest.mark.parametrize("elsewhere", [renamed, begun_anew])
+def test_the_proof_of_another_table_is_none_and_the_first_landing_takes_one(
+    page: Page, elsewhere: Callable[[Page], None]
+) -> None:
+    page.world.table.delete(EqualTo(term="n", value=page.world.table_rows()[0]["n"]))
+    assert not check(page.run("proof"), "proven").passed
+    elsewhere(page)
+    first = check(page.land(), "proven")
+    assert first.passed and first.description == "50 rows, each once, as the ledger says"
+    assert first.metadata["table UUID"].value == str(page.world.table.metadata.table_uuid)
+    assert str(check(page.land(), "proven").description).startswith("Not proven by this run; the last")
+
+
+def test_a_proof_that_does_not_say_of_which_table_it_was_is_taken_again(page: Page) -> None:
+    old = check(page.run("proof"), "proven")
+    unsaid = {name: value for name, value in old.metadata.items() if name != "table UUID"}
+    page.instance.report_runless_asset_event(
+        dg.AssetCheckEvaluation(
+            asset_key=old.asset_key,
+            check_name=old.check_name,
+            passed=False,
+            description="2 are missing",
+            metadata=unsaid,
+        )
+    )
+    assert check(page.land(), "proven").description == "50 rows, each once, as the ledger says"
 
 
 # --- live ----------------------------------------------------------------------------------------------

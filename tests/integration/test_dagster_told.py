@@ -2,12 +2,14 @@
 
 import json
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
 from dagster._core.storage.partition_status_cache import AssetPartitionStatus
+from pyiceberg.expressions import EqualTo
 from sqlalchemy import Engine, event
 
 from pipelines.cli.main import EXIT_FAILED, run
@@ -16,11 +18,13 @@ from pipelines.components.logstore.metadata import DATA_VERSION_TAG, UNKNOWN
 from pipelines.components.logstore.schedule import MODE_TAG, hour_key
 from pipelines.components.logstore.telling import LATE_MAX, versions_told
 from pipelines.landing.commit import authored
-from pipelines.landing.commit.planned import Planned, execute
+from pipelines.landing.commit.planned import Planned, Tools, execute
 from pipelines.landing.inspection.brought import COMMITS_MAX
 from pipelines.landing.ledger.place import look_at
 from pipelines.landing.ledger.values import Deed, Operation
-from pipelines.landing.operations.forget import plan_forget_where
+from pipelines.landing.operations.forget import plan_forget_before, plan_forget_where
+from pipelines.landing.operations.pause import plan_pause
+from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
 from tests.worlds.command_line import settings
@@ -69,6 +73,20 @@ def test_a_replace_is_told_as_done_although_the_catalog_is_silent_after_its_comm
     assert told(page, HOUR0 + 1).metadata["dagster/partition_row_count"].value == 30
     assert version(page, HOUR0) == str(head) != before
     page.world.assert_proved()
+
+
+def test_a_red_proof_stays_red_while_nobody_can_look_which_table_is_there(
+    page: Page, catalog: LossyCatalog
+) -> None:
+    page.world.table.delete(EqualTo(term="n", value=page.world.table_rows()[0]["n"]))
+    assert page.run("proof").success
+    catalog.down = True
+    away = page.land()
+    catalog.down = False
+    for result in (away, page.land()):
+        (proven,) = (each for each in result.get_asset_check_evaluations() if each.check_name == "proven")
+        assert not proven.passed and str(proven.description).startswith("Not proven by this run")
+    assert not away.success
 
 
 def test_a_mend_is_told_as_done_although_the_catalog_is_silent_after_its_commit(
@@ -212,14 +230,41 @@ def test_more_hours_than_a_statement_of_sqlite_takes_are_asked_for_in_parts() ->
         event.remove(Engine, "connect", stock)
 
 
-def test_an_hour_whose_rows_have_left_since_is_not_told(page: Page) -> None:
+def undone(page: Page) -> None:
     world = page.world
+    with world.client as client:
+        execute(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1)))
+
+
+def forgotten(page: Page) -> None:
+    world = page.world
+    with world.client as client:
+        execute(world.lake, plan_forget_before(world.lake, world.logstore, client, HOUR0 + 1))
+
+
+@pytest.mark.parametrize("emptied", [undone, forgotten])
+def test_an_hour_that_was_told_and_whose_rows_have_all_left_is_told_with_none(
+    page: Page, emptied: Callable[[Page], None]
+) -> None:
+    assert rows_told(page, HOUR0) == (20, 20)
+    emptied(page)
+    assert set(hours(page.land())) == {hour_key(HOUR0)}
+    assert rows_told(page, HOUR0) == (0, 0)
+    assert str(told(page, HOUR0).metadata["told"].value).startswith("late: its rows have left")
+    assert version(page, HOUR0) == str(page.world.table.metadata.current_snapshot_id)
+    assert "windows" not in told(page, HOUR0).metadata
+    assert hours(page.land()) == {}, "nothing is told twice"
+
+
+def test_an_hour_that_nobody_was_told_of_and_whose_rows_have_left_is_not_told(page: Page) -> None:
+    world = page.world
+    world.emulator.admin.advance(3600)
     world.put(10)
     world.emulator.admin.advance(2 * 3600)
     world.land()
     with world.client as client:
-        execute(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0 + 2, HOUR0 + 3)))
-    assert set(hours(page.land())) == {hour_key(HOUR0 + 3), hour_key(HOUR0 + 4)}
+        execute(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0 + 3, HOUR0 + 4)))
+    assert set(hours(page.land())) == {hour_key(HOUR0 + hour) for hour in (2, 4, 5)}
 
 
 def tidy(page: Page, times: int) -> None:
@@ -258,13 +303,57 @@ def test_an_hour_of_which_rows_were_forgotten_or_came_back_is_told_with_what_is_
     assert hours(page.land()) == {}, "nothing is told twice"
 
 
+def rows_told(page: Page, hour: int) -> tuple[Any, Any]:
+    """What its newest landing brought of an hour, and what the table has of it, as the page shows them."""
+    shown = told(page, hour).metadata
+    return shown["rows"].value, shown["dagster/partition_row_count"].value
+
+
+def back(page: Page) -> None:
+    """The table as it was before its newest commit."""
+    newest = page.world.table.current_snapshot()
+    assert newest is not None and newest.parent_snapshot_id is not None
+    execute(
+        page.world.lake, plan_rollback(page.world.lake, page.world.logstore.table, newest.parent_snapshot_id)
+    )
+
+
+def test_an_hour_that_landed_thrice_before_it_was_told_has_the_rows_of_its_newest_landing(
+    page: Page,
+) -> None:
+    world, hour = page.world, HOUR0 + 2
+    world.put(10)
+    world.emulator.admin.advance(2 * 3600)
+    world.land()
+    back(page)
+    world.land()
+    with world.client as client:
+        planned = plan_replace(world.lake, world.logstore, client, range(hour, hour + 1))
+        execute_replace(world.lake, planned, Tools(engine=world.engine))
+    page.land()
+    assert rows_told(page, hour) == (10, 10)
+
+
+def test_an_hour_whose_newest_landing_was_rolled_back_has_the_rows_of_the_one_before(page: Page) -> None:
+    world, hour = page.world, HOUR0 + 2
+    for rows in (10, 7):
+        world.put(rows)
+        world.emulator.admin.advance(60)
+        world.land()
+    back(page)
+    with world.client as client:
+        execute(world.lake, plan_pause(world.lake, world.logstore, client, [0, 1]))
+    page.land()
+    assert rows_told(page, hour) == (10, 10)
+
+
 def test_hours_that_a_rollback_brings_back_are_told(page: Page) -> None:
     world = page.world
     landed = world.table.metadata.current_snapshot_id
     assert landed is not None
     with world.client as client:
         execute(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1)))
-    assert hours(page.land()) == {}, "nothing is there to look at"
+    assert set(hours(page.land())) == {hour_key(HOUR0)}
     execute(world.lake, plan_rollback(world.lake, world.logstore.table, landed))
     assert set(hours(page.land())) == {hour_key(HOUR0)}
     assert version(page, HOUR0) == str(world.table.metadata.current_snapshot_id)

@@ -6,9 +6,11 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
+from uuid import uuid4
 
 import pytest
 import yaml
@@ -23,6 +25,7 @@ from pipelines.landing.watch.wear import wear
 from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
 from tests.sources import ROOT
 from tests.worlds.command_line import Command, environment, settings
+from tests.worlds.lossy_catalog import lossy
 from tests.worlds.one_logstore import PROJECT, World, use_catalog
 
 RULES = ROOT / "docs" / "deploy" / "prometheus-rules.yaml"
@@ -159,6 +162,59 @@ def test_a_service_that_is_gone_is_unknown_then_an_error_and_has_no_old_number(
     clock.advance(world.logstore.health.lag_s.fail + 1)
     exporter.look()
     assert level(exposed(exporter.collect()), "access_logs", Kind.LAG) == "fail"
+
+
+def proofs(samples: Iterable[tuple[str, Labels]]) -> set[str]:
+    """What is said of the last proof."""
+    return {
+        name
+        for name, of in samples
+        if name == "sls_lake_proof_timestamp_seconds" or ("kind", Kind.PROVEN.value) in of
+    }
+
+
+def test_the_proof_of_another_table_is_not_shown_and_the_next_run_forgets_it(
+    world: World, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_catalog(world.lake, monkeypatch)
+    world.begun(10, waiting=0)
+    table, world.logstore = world.logstore, world.changed(table="other.access_logs", group={"name": "other"})
+    assert tell_proof(world.logstore, world.proof()) == ""
+    before = Exporter([world.logstore])
+    before.look()
+    assert level(exposed(before.collect()), "access_logs", Kind.PROVEN) == "fail", "it has no table yet"
+
+    assert tell_proof(table, replace(world.proof(), uuid=str(uuid4()), problems=())) == ""
+    exporter = Exporter([world.logstore])
+    assert proofs(exposed(exporter.collect())), "nobody has looked yet which table it is"
+    exporter.look()
+    assert not proofs(exposed(exporter.collect()))
+    world.land()
+    assert not proofs(textfile.read(state / "metrics" / "access_logs.prom"))
+
+    assert tell_proof(world.logstore, world.proof()) == ""
+    world.land()
+    exporter.look()
+    shown = exposed(exporter.collect())
+    assert level(shown, "access_logs", Kind.PROVEN) == "ok"
+    of = labels(logstore="access_logs", table_uuid=str(world.table.metadata.table_uuid))
+    assert ("sls_lake_proof_timestamp_seconds", of) in shown
+
+
+def test_a_proof_stays_while_nobody_can_look_which_table_is_there(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_catalog(world.lake, monkeypatch)
+    world.begun(10, waiting=0)
+    assert tell_proof(world.logstore, world.proof()) == ""
+    behind, catalog = lossy(world.lake)
+    monkeypatch.delenv("PYICEBERG_CATALOG__LAKE__TYPE")
+    use_catalog(behind, monkeypatch)
+    exporter = Exporter([world.logstore])
+    for down in (True, False, True):
+        catalog.down = down
+        exporter.look()
+        assert level(exposed(exporter.collect()), "access_logs", Kind.PROVEN) == "ok"
 
 
 def test_what_was_looked_at_is_shown_while_another_service_does_not_answer(

@@ -31,9 +31,10 @@ from pipelines.landing.inspection.whole import of_day
 from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import commands
-from pipelines.landing.table.lake import Lake
+from pipelines.landing.table.lake import Lake, uuid_of
 from pipelines.landing.watch.health import Finding, Kind, Level, Unknown, Vitals, findings
 from pipelines.landing.watch.metrics import tell_proof
+from pipelines.landing.watch.vitals import known
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import SlsError
 from sls_io.wire.client import SlsClient
@@ -102,6 +103,7 @@ def proven_result(logstore: Logstore, proof: Proof, *, seconds: float) -> dict[s
         "seconds": dg.MetadataValue.float(round(seconds, 1)),
         **_window_by_window(proof),
         **_pulled_again(proof),
+        _OF_TABLE: dg.MetadataValue.text(proof.uuid),
         _PROVEN_AT: dg.MetadataValue.timestamp(SYSTEM_CLOCK.now()),
     }
     return shown
@@ -114,12 +116,15 @@ def proven_by_landing(
     has proven it takes the first, where it has `landed` and that costs little. Where none was taken nothing
     is wrong: the check passes and says so, or the page of each new table would be yellow.
 
+    A proof of another table is none: one that was begun anew, or that the settings name by now, has the same
+    asset. Nor is one that does not say of which it was.
+
     What is said again keeps its level and the time at which it was proven: a red proof stays red through any
     number of landings, until somebody proves the table anew. Only its text begins with "Not proven by this
     run", and only once, however often it is repeated.
     """
     told = last_told(instance, logstore, [Kind.PROVEN]).get(Kind.PROVEN)
-    if told is None or told.said.metadata.get(_NEVER):
+    if told is None or told.said.metadata.get(_NEVER) or not _of_this_table(told.said, logstore, lake):
         with suppress(SlsError):  # what landed stands, and whoever asks for the proof hears why it fails
             if landed and 0 < _rows(lake, logstore) <= _FIRST_ROWS_MAX:
                 return _proof(logstore)
@@ -137,7 +142,18 @@ def proven_by_landing(
     }
 
 
+def _of_this_table(last: dg.AssetCheckEvaluation, logstore: Logstore, lake: Lake) -> bool:
+    """Whether the last proof is of the table that is there now.
+
+    Where nobody can look it stands: a catalog that is away for one run must not turn a red proof green.
+    """
+    now = known(lambda: uuid_of(lake.load(logstore.table)))
+    of = last.metadata.get(_OF_TABLE)
+    return isinstance(now, Unknown) or (isinstance(of, dg.TextMetadataValue) and of.value == now)
+
+
 _NEVER = "never proven"
+_OF_TABLE = "table UUID"
 _BEFORE = "Not proven by this run; the last proof said: "
 _FIRST_ROWS_MAX = 1_000_000
 """Rows of a table whose first proof a landing takes with it: some seconds at most."""

@@ -156,15 +156,27 @@ def hour(
 
 
 def late_hour(
-    landed: Sequence[Landed], snapshot: int, *, rows_in_table: int | None, errors: HourErrors | None = None
+    landed: Sequence[Landed],
+    snapshot: int,
+    *,
+    rows_in_table: int | None,
+    errors: HourErrors | None = None,
+    emptied: bool = False,
 ) -> Metadata:
-    """Of one hour that an earlier commit brought, `snapshot` the newest, and nobody was told of."""
-    values: Metadata = {
+    """Of one hour that an earlier commit changed, `snapshot` the newest, and nobody was told of. `landed`:
+    what its newest landing brought; where rows are there and none of them, nobody knows it by now. `emptied`:
+    all its rows have left, and nothing of them counts as brought."""
+    brought: Metadata = {
         "rows": dg.MetadataValue.int(sum(x.rows for x in landed)),
         "landed": dg.MetadataValue.text(f"{sum(x.raw_bytes for x in landed) / MB:,.2f} MB of logs"),
+    }
+    values: Metadata = {
+        **(brought if landed or not rows_in_table else {}),
         "snapshot": dg.MetadataValue.text(str(snapshot)),
         "told": dg.MetadataValue.text(
-            "late: the landing's own run ended before, had more to tell, or was not Dagster's"
+            "late: its rows have left the table since, by an undo, a removal or a rollback"
+            if emptied
+            else "late: the landing's own run ended before, had more to tell, or was not Dagster's"
         ),
     }
     return values | _held(rows_in_table, errors)

@@ -26,6 +26,7 @@ from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import LandingReport
 from pipelines.landing.table.lake import Lake
+from sls_io.values.claim import Ledger
 from sls_io.values.window import HOUR_S
 
 LATE_MAX = 100
@@ -41,9 +42,10 @@ _ASKED_MAX = 10_000
 
 @dataclass(frozen=True)
 class News:
-    """Hours to tell, what was pulled of them, and the newest commit that changed each, where that is known.
-    `left`: how many more are left for the next run. `told`: the data version that each has by now; it stays
-    where no commit is behind the event. `open`: the hour of them that goes on and has no new rows."""
+    """Hours to tell, what the newest landing pulled of each, and the newest commit that changed it, where it
+    is known. `left`: how many more are left for the next run. `told`: the data version that each has by now;
+    it stays where no commit is behind the event. `open`: the hour of them that goes on, with no new rows.
+    `emptied`: those whose rows have all left."""
 
     hours: frozenset[int]
     windows: Mapping[int, Sequence[Landed]] = field(default_factory=dict)
@@ -51,6 +53,7 @@ class News:
     left: int = 0
     told: Mapping[int, str] = field(default_factory=dict)
     open: int | None = None
+    emptied: frozenset[int] = frozenset()
 
 
 def untold(
@@ -58,22 +61,23 @@ def untold(
 ) -> News:
     """What a live run has to tell: hours with rows of its own, and what the table says that others left.
 
-    An hour whose rows have left since (an undo) is not told: nothing is there to look at. One that a run left
-    as unknown is told as it is, however old the commits are that brought it. The open hour is told once
-    without rows, too: the page would count it as missing until its first log.
+    An hour whose rows have all left since (an undo) is told with none where somebody was told of it: the page
+    would show for ever what it had. Where nobody was, it is not told and stays missing: a backfill brings it.
+    One that a run left as unknown is told as it is, however old the commits are that brought it. The open
+    hour is told once without rows, too: the page would count it as missing until its first log.
     """
-    commits = _commits(logstore, lake.load(logstore.table), report.origin)
+    table = lake.load(logstore.table)
+    commits = _commits(logstore, table, report.origin)
     once = _unknown_once(instance, bronze)
     last = report.until_s // HOUR_S
     told = versions_told(instance, bronze, once.union({last}, *(each.hours for each in commits)))
     newer = _newer_than_told(told, commits)
     unknown = {hour for hour in once if told.get(hour, "").startswith(metadata.UNKNOWN)}
-    windows = {hour: _windows_of(hour, found) for hour, found in newer.items()}
-    full = {hour for hour, found in newer.items() if _had_rows(hour, windows[hour], found)}
+    full = {hour for hour, found in newer.items() if _had_rows(hour, found)}
     in_table = hour_rows(logstore, lake, report.origin, newer)
     emptied = {hour for hour in full if not in_table.get(hour, 1)}
     started = {hour for hour in newer.keys() | unknown if hour >= logstore.start_hour}
-    others = started - (emptied - unknown) - set(report.hours)
+    others = started - (emptied - unknown - told.keys()) - set(report.hours)
     # Those with rows first: a run after a long pause passes thousands of empty hours.
     chosen = sorted(others, key=lambda h: (h not in full | unknown, h))[:LATE_MAX]
     goes_on = range(max(last, logstore.start_hour), last + 1) if commits else ()
@@ -83,12 +87,14 @@ def untold(
     # What no commit in reach has changed is as the newest of them left it.
     newest = dict.fromkeys(unknown | shown, commits[0].snapshot_id) if commits else {}
     versions = newest | {hour: found[0].snapshot_id for hour, found in newer.items()}
+    ledger = facts(table).ledger(report.origin) if table is not None else Ledger(report.origin)
     return News(
         hours,
-        {hour: windows[hour] for hour in hours if hour in windows},
+        {hour: newest_landed(hour, commits, ledger) for hour in hours - emptied if hour in newer},
         {hour: versions[hour] for hour in hours if hour in versions},
         len(others) - len(chosen),
         open=max(shown, default=None),
+        emptied=hours & emptied,
     )
 
 
@@ -115,13 +121,29 @@ def _begin(logstore: Logstore, table: Table, origin: str) -> int | None:
     return None if asked_s is None else max(asked_s // HOUR_S, logstore.start_hour, -(-kept_s // HOUR_S))
 
 
-def _windows_of(hour: int, commits: Iterable[Brought]) -> list[Landed]:
-    return [window for each in commits for window in each.windows.get(hour, ())]
+def newest_landed(hour: int, commits: Iterable[Brought], ledger: Ledger) -> Sequence[Landed]:
+    """What the newest landing brought of the hour, of those whose windows the ledger still calls landed;
+    `commits` newest first.
+
+    Story: an hour of 300 rows lands, is rolled back, lands again and is replaced, and Dagster hears of it
+    afterwards. Three landings brought 300 each, and the sum of them was 900 beside the 300 in the table.
+
+    Worked example: 10 rows landed, then 7, and a rollback took the 7 back. The ledger ends before their
+    window, so it is 10; once they land again it is 7, as a run tells what it brings itself.
+    """
+    kept = ([w for w in each.windows.get(hour, ()) if _landed(w, ledger)] for each in commits)
+    found = [windows for windows in kept if windows]
+    return next((windows for windows in found if any(w.rows for w in windows)), found[0] if found else ())
 
 
-def _had_rows(hour: int, windows: Iterable[Landed], commits: Iterable[Brought]) -> bool:
+def _landed(landed: Landed, ledger: Ledger) -> bool:
+    window, entry = landed.window, ledger.shards.get(landed.window.shard)
+    return entry is not None and entry.landed.overlaps(window.begin, window.end)
+
+
+def _had_rows(hour: int, commits: Iterable[Brought]) -> bool:
     """Whether rows of the hour came or left with these commits: else they passed it empty."""
-    return any(w.rows for w in windows) or any(hour in each.changed for each in commits)
+    return any(hour in each.changed or any(w.rows for w in each.windows.get(hour, ())) for each in commits)
 
 
 def _newer_than_told(told: Mapping[int, str], commits: Sequence[Brought]) -> dict[int, list[Brought]]:
@@ -184,7 +206,8 @@ def hour_events(
         if hour == news.open or hour in report.hours or version is None or version == report.snapshot_id:
             numbers = metadata.hour(report, hour, rows_in_table=rows, errors=wrong)
         else:
-            numbers = metadata.late_hour(landed, version, rows_in_table=rows, errors=wrong)
+            emptied = hour in news.emptied
+            numbers = metadata.late_hour(landed, version, rows_in_table=rows, errors=wrong, emptied=emptied)
         yield dg.AssetMaterialization(
             bronze,
             partition=hour_key(hour),

@@ -76,6 +76,8 @@ class Proof:
     begun     the table knows this logstore: else there is nothing to prove of it yet
     whole     of how many files every column of every row was read, and of how many only what tells which
               rows there are
+    uuid      which table it is of, whatever its name: one that was begun anew has another; "" where there
+              was none, or nobody could open it
     """
 
     table: str
@@ -88,6 +90,7 @@ class Proof:
     cures: tuple[Cure, ...] = ()
     begun: bool = True
     whole: WholeFiles = NO_FILES
+    uuid: str = ""
 
     @property
     def verdict(self) -> Verdict:

@@ -29,7 +29,7 @@ from pipelines.landing.ledger.start import check_origin, find_table
 from pipelines.landing.ledger.state import TableState, check_before_loss, facts, read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
-from pipelines.landing.table.lake import Lake, NoMetadata
+from pipelines.landing.table.lake import Lake, NoMetadata, uuid_of
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import Breach, LedgerBroken
 from sls_io.values.window import HOUR_S
@@ -60,18 +60,28 @@ def verify(
     Raises only when there is nothing to prove yet, or the service or catalog cannot be reached, and where
     files left the table while it was read (`check_kept`); everything else is a problem in the `Proof`.
     """
+    uuid = ""
     try:
-        return _verified(logstore, lake, client, Scope(pull, hours, sums_of_others, rows, spread))
+        opened = _opened(logstore, lake, client)
+        if isinstance(opened, Proof):
+            return opened
+        uuid = uuid_of(opened[0])
+        proof = _verified(logstore, lake, client, *opened, Scope(pull, hours, sums_of_others, rows, spread))
     except Misread as error:
         # Nothing is known to be wrong with the table, so nothing is said that would take rows from it.
-        return Proof(logstore.table, client.origin().id, problems=(str(error),))
+        proof = Proof(logstore.table, client.origin().id, problems=(str(error),))
+    return replace(proof, uuid=uuid)
 
 
-def _verified(logstore: Logstore, lake: Lake, client: SlsClient, asked: Scope) -> Proof:
-    opened = _opened(logstore, lake, client)
-    if isinstance(opened, Proof):
-        return opened
-    table, state, origin = opened
+def _verified(
+    logstore: Logstore,
+    lake: Lake,
+    client: SlsClient,
+    table: Table,
+    state: TableState,
+    origin: Origin,
+    asked: Scope,
+) -> Proof:
     evidence = gather(logstore, client, table, state, origin, asked)
     try:
         if any(answer.lost for answer in evidence.answers.values()):
@@ -109,7 +119,7 @@ def _opened(logstore: Logstore, lake: Lake, client: SlsClient) -> tuple[Table, T
         named = cures.with_options(case, error.cures)
         if error.kind is Breach.FOREIGN:
             named = cures.of_other_rows(case, cures.Trouble((), missing=False, strange=True), pulled=True)
-        return Proof(logstore.table, origin.id, problems=(str(error),), cures=named)
+        return Proof(logstore.table, origin.id, problems=(str(error),), cures=named, uuid=uuid_of(table))
 
 
 def _trouble(proof: Proof) -> cures.Trouble:

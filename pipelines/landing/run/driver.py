@@ -61,7 +61,7 @@ from pipelines.landing.run.write import WrittenWindow, check_not_all_failed, cro
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract
-from pipelines.landing.table.lake import Lake
+from pipelines.landing.table.lake import Lake, uuid_of
 from pipelines.landing.transform import Transform
 from sls_io.planning.values import Plan
 from sls_io.planning.waits import Wait, Why
@@ -539,7 +539,13 @@ class Run:
         outcome = type(error).__name__ if error is not None else UNDONE if undone else DONE
         conflicts = state.conflicts if state is not None else 0
         try:
-            self._counts.tell(report, outcome, conflicts=conflicts, unanswered=self._refusals.unanswered)
+            self._counts.tell(
+                report,
+                outcome,
+                conflicts=conflicts,
+                unanswered=self._refusals.unanswered,
+                table_uuid=uuid_of(begun.table) if (begun := self._attempt_begun) is not None else "",
+            )
         except UNWRITABLE as trouble:
             self._warn(f"the metrics of this run are not kept: {trouble}")
 

@@ -43,11 +43,13 @@ COUNTED: Mapping[str, str] = {
     "sls_lake_run_cpu_seconds": "CPU seconds of runs, Spark of the same process tree included.",
 }
 """Counters; in the format each has `_total` behind its name."""
+PROVEN_AT, FINDING, TABLE_UUID = "sls_lake_proof_timestamp_seconds", "sls_lake_finding", "table_uuid"
+"""What a proof leaves, the one finding of a file; and the label that says of which table it is."""
 KEPT: Mapping[str, str] = {
     "sls_lake_run_end_timestamp_seconds": "When the newest run ended, unix seconds.",
     "sls_lake_run_success_timestamp_seconds": "When the newest run ended well, unix seconds.",
-    "sls_lake_proof_timestamp_seconds": "When the table was proven last, well or not, unix seconds.",
-    "sls_lake_finding": "1 for the level that a kind of finding has now, 0 for the other levels.",
+    PROVEN_AT: "When the table was proven last, well or not, unix seconds.",
+    FINDING: "1 for the level that a kind of finding has now, 0 for the other levels.",
 }
 """Gauges."""
 Labels = tuple[tuple[str, str], ...]
@@ -81,10 +83,19 @@ class RunCounts:
         self._begun_s, self._cpu_s = clock.monotonic(), cpu_s()
 
     def tell(
-        self, report: LandingReport | None, outcome: str, *, conflicts: int = 0, unanswered: int = 0
+        self,
+        report: LandingReport | None,
+        outcome: str,
+        *,
+        conflicts: int = 0,
+        unanswered: int = 0,
+        table_uuid: str = "",
     ) -> None:
         """The run has ended like this; `report` is None where it landed nothing. Raises OSError and
         ConfigError where the file cannot be written.
+
+        Where it knows its table, the proof of another one leaves the file: a collector that reads files asks
+        no catalog.
 
         What is counted is added; the two moments are set, that of a good end only by `ok`. So the age of the
         newest good run goes on to grow while runs end badly, whatever they landed.
@@ -108,8 +119,21 @@ class RunCounts:
             for key, value in counted.items():
                 samples[key] = samples.get(key, 0.0) + value
             samples.update({(name, known): now_s for name in ended})
+            if table_uuid and proven_table(samples) != table_uuid:
+                drop_proof(samples)
 
         keep(self._name, change)
+
+
+def proven_table(samples: Samples) -> str:
+    """Of which table the proof in a logstore's file is; "" where there is none, or it was of no table."""
+    return next((dict(of).get(TABLE_UUID, "") for name, of in samples if name == PROVEN_AT), "")
+
+
+def drop_proof(samples: Samples) -> None:
+    """Take the proof out of what a logstore's file says."""
+    for key in [key for key in samples if key[0] in (PROVEN_AT, FINDING)]:
+        del samples[key]
 
 
 def keep(logstore: str, change: Callable[[Samples], None]) -> None:
@@ -144,11 +168,19 @@ def read(path: Path) -> Samples:
     return found
 
 
-def read_all(logstores: Iterable[str]) -> Samples:
-    """What the files of these logstores say. Raises ConfigError where the state folder can be none."""
+def read_all(logstores: Mapping[str, str | None]) -> Samples:
+    """What the files of these logstores say, without proofs of other tables. Raises ConfigError where the
+    state folder can be none.
+
+    `logstores`: each with the UUID of its table, "" where there is none. None: nobody knows it, and the last
+    proof stands, or a catalog that is away would end the alert of a red one.
+    """
     found: Samples = {}
-    for name in logstores:
-        found |= read(metrics_folder() / f"{name}.prom")
+    for name, table_uuid in logstores.items():
+        samples = read(metrics_folder() / f"{name}.prom")
+        if table_uuid is not None and proven_table(samples) != table_uuid:
+            drop_proof(samples)
+        found |= samples
     return found
 
 

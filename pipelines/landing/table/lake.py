@@ -354,6 +354,15 @@ class Lake:
             raise ConfigError(unreachable(self, error)) from error
 
 
+def uuid_of(table: Table | None) -> str:
+    """Which table this is, whatever name and catalog it has by now; "" of none.
+
+    A name says less: begun anew the table has the same one, and other rows. What moves to another catalog, or
+    is registered again, keeps its UUID.
+    """
+    return str(table.metadata.table_uuid) if table is not None else ""
+
+
 def unreachable(lake: Lake, error: BaseException) -> str:
     """One sentence for a catalog that does not answer; never shows credentials in an address."""
     if why := not_taken(error):

@@ -30,7 +30,7 @@ from pipelines.landing.ledger.mirror import Mirrored
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run import textfile
 from pipelines.landing.run.textfile import Samples, labels
-from pipelines.landing.table.lake import Lake
+from pipelines.landing.table.lake import Lake, uuid_of
 from pipelines.landing.watch.health import (
     FINDINGS,
     Finding,
@@ -53,7 +53,6 @@ from sls_io.wire.heads import Heads
 
 CALL_S = 10.0
 """Seconds for one call of a look, its retries included."""
-_FINDING = "sls_lake_finding"
 LOOKED: Mapping[str, str] = {
     "sls_lake_lag_seconds": "Age of the oldest log that waits, in shards that are not paused.",
     "sls_lake_runway_seconds": "Time until retention deletes the oldest log that has not landed.",
@@ -85,11 +84,13 @@ NAMES: tuple[str, ...] = (
 
 @dataclass(frozen=True)
 class MetricLook:
-    """One look at a logstore: its facts, and its shards, empty where nobody could look at them."""
+    """One look at a logstore: its facts, its shards, empty where nobody could look at them, and which table
+    it has, "" where there is none."""
 
     logstore: Logstore
     facts: Vitals
     shards: Sequence[ShardView] = ()
+    table_uuid: str | Unknown = ""
 
 
 def survey(logstore: Logstore, *, clock: Clock = SYSTEM_CLOCK) -> MetricLook:
@@ -102,6 +103,9 @@ def survey(logstore: Logstore, *, clock: Clock = SYSTEM_CLOCK) -> MetricLook:
     """
     lake = cache(lambda: Lake.default().one_look())
 
+    def table() -> str | Unknown:
+        return known(lambda: uuid_of(lake().load(logstore.table)))
+
     with ExitStack() as opened:
 
         @cache
@@ -110,10 +114,10 @@ def survey(logstore: Logstore, *, clock: Clock = SYSTEM_CLOCK) -> MetricLook:
 
         heads = known(lambda: Heads(client()))
         if isinstance(heads, Unknown):
-            return MetricLook(logstore, vitals(logstore, lake, client, clock=clock))
+            return MetricLook(logstore, vitals(logstore, lake, client, clock=clock), table_uuid=table())
         facts = vitals(logstore, lake, client, clock=clock, heads=heads, whole=True)
         views = known(lambda: describe(logstore, lake(), client(), heads=heads))
-    return MetricLook(logstore, facts, views if isinstance(views, list) else ())
+        return MetricLook(logstore, facts, views if isinstance(views, list) else (), table())
 
 
 class Exporter(Collector):
@@ -130,6 +134,7 @@ class Exporter(Collector):
         self._logstores, self._clock = logstores, clock
         self._told: dict[tuple[str, Kind], Finding] = {}
         self._looked: dict[str, Samples] = {each.name: {} for each in logstores}
+        self._tables: dict[str, str | None] = {each.name: None for each in logstores}
 
     def look(self) -> None:
         """Take a new look at each, side by side; each is shown as soon as it was taken."""
@@ -141,15 +146,17 @@ class Exporter(Collector):
         looked, of = numbers(seen) | self._levels(seen), labels(logstore=logstore.name)
         looked["sls_lake_look_timestamp_seconds", of] = self._clock.now()
         looked["sls_lake_look_duration_seconds", of] = self._clock.monotonic() - begun_s
+        if not isinstance(seen.table_uuid, Unknown):
+            self._tables[logstore.name] = seen.table_uuid
         self._looked[logstore.name] = looked
 
     def collect(self) -> Iterator[Metric]:
         """The families of the newest look, and of what runs have counted by now.
 
         What runs counted is read from their files at each scrape, so a run that ended a second ago is told,
-        though the look is minutes old.
+        though the look is minutes old. A proof of another table than the newest look found is not shown.
         """
-        counted = textfile.read_all(each.name for each in self._logstores)
+        counted = textfile.read_all({**self._tables})
         looked = {key: value for each in self._looked.values() for key, value in each.items()}
         for name, about in LOOKED.items():
             family = Metric(name, about, "gauge")
@@ -158,7 +165,7 @@ class Exporter(Collector):
                     family.add_sample(name, dict(labelled), value)
             if family.samples:
                 yield family
-        levels = {key: value for key, value in looked.items() if key[0] == _FINDING}
+        levels = {key: value for key, value in looked.items() if key[0] == textfile.FINDING}
         yield from textfile.families(counted | levels)
 
     def _levels(self, seen: MetricLook) -> Samples:
@@ -179,7 +186,7 @@ def levels_of(logstore: Logstore, found: Finding) -> Samples:
     0, `unknown` 0. So a query of one level has a number also where that level does not hold.
     """
     return {
-        (_FINDING, labels(logstore=logstore.name, kind=found.kind.value, level=level.value)): float(
+        (textfile.FINDING, labels(logstore=logstore.name, kind=found.kind.value, level=level.value)): float(
             level is found.level
         )
         for level in Level
@@ -190,13 +197,16 @@ def tell_proof(logstore: Logstore, proof: Proof, *, clock: Clock = SYSTEM_CLOCK)
     """Keep the verdict of a proof, which reads the whole table: no exporter takes one. Why it could not be
     kept; "" where it was, or where no run has left a file: who only looks makes no folder."""
     (found,) = findings(Vitals(proven=proof), logstore)
-    at = ("sls_lake_proof_timestamp_seconds", labels(logstore=logstore.name))
+    at = textfile.PROVEN_AT, labels(logstore=logstore.name, **{textfile.TABLE_UUID: proof.uuid})
+
+    def change(samples: Samples) -> None:
+        textfile.drop_proof(samples)  # that of another table has other labels, and would stay beside
+        samples.update({**levels_of(logstore, found), at: clock.now()})
+
     try:
         if not textfile.metrics_folder().is_dir():
             return ""
-        textfile.keep(
-            logstore.name, lambda samples: samples.update({**levels_of(logstore, found), at: clock.now()})
-        )
+        textfile.keep(logstore.name, change)
     except textfile.UNWRITABLE as error:
         return f"the verdict is not kept for the metrics: {error}"
     return ""
@@ -326,7 +336,7 @@ def _of_finding(kind: Kind, about: str, level: Level) -> dict[str, Any]:
     said = {Level.WARN: "warns", Level.FAIL: "fails", Level.UNKNOWN: "is unknown"}[level]
     return _rule(
         f"{kind.value.title()}{level.value.title()}",
-        f'{_FINDING}{{kind="{kind.value}",level="{level.value}"}} == 1',
+        f'{textfile.FINDING}{{kind="{kind.value}",level="{level.value}"}} == 1',
         _HOLDS,
         _SEVERITY[level],
         f"{kind.value} of {{{{ $labels.logstore }}}} {said}",
