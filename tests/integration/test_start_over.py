@@ -5,6 +5,10 @@ Nothing of that is in the new table, so it is said before anybody decides.
 
 from pathlib import Path
 
+import pytest
+
+from sls_io.values.cures import Do
+from sls_io.values.errors import LedgerBroken
 from tests.worlds.command_line import Command
 from tests.worlds.lost_metadata import remove_newest_metadata
 from tests.worlds.one_logstore import World
@@ -101,3 +105,15 @@ def test_a_dry_run_promises_no_folder_that_the_execution_does_not_make(
     done = command("table", "start-over", "--execute", json=False)["text"].replace("\n", "")
     made = started.table.location()
     assert made.startswith(f"{old}-") and f"lies in {made}" in done
+
+
+def test_a_mistyped_table_in_a_group_with_checkpoints_is_told_to_be_named_again_first(
+    started: World,
+) -> None:
+    wrong = started.changed(table="bronze.acess_logs")
+    with pytest.raises(LedgerBroken, match="there is no table bronze") as refused:
+        started.run(logstore=wrong).land()
+    first = refused.value.cures[0]
+    assert isinstance(first, Do) and "bronze.acess_logs" in first.text
+    started.land()
+    started.assert_each_log_once()
