@@ -93,9 +93,8 @@ def backfill(
     end = (first if last is None else last) + 1
     if not first < end <= first + HOURS_MAX:
         raise click.UsageError("--to must not be before --from, nor more than a year after it")
-    if first < logstore.start_hour:
-        raise click.UsageError(f"{logstore.name} starts at {logstore.start}: nothing before it is landed")
-    hours = range(first, end)
+    hours, here = range(first, end), local or dry_run or (mode != "fill" and not execute)
+    _check_started(logstore, hours, here=here)
     if mode != "fill" and (local or not execute):
         if mode == "replace":
             replace_here(output, logstore, hours, execute=execute)
@@ -106,6 +105,22 @@ def backfill(
     else:
         check_begun(hours, SYSTEM_CLOCK.now(), mode)
         by_dagster(output, logstore, hours, mode, dagster_url)
+
+
+def _check_started(logstore: Logstore, hours: range, *, here: bool) -> None:
+    """Raises UsageError for hours before the history, and for those that Dagster has no partitions of, unless
+    the work is done `here`: its partitions begin where the settings say, whatever the table has."""
+    if hours.start >= logstore.start_hour:
+        return
+    with SlsClient(logstore.service) as client:
+        begun = reach.first_hour(Lake.default(), logstore, client)
+    if hours.start < begun:
+        raise click.UsageError(f"{logstore.name} starts at {hour_text(begun)}: nothing before it is landed")
+    if not here:
+        raise click.UsageError(
+            f"Dagster has no hours before `start`, {logstore.start}, although the history in "
+            f"{logstore.table} began at {hour_text(begun)}: add --local"
+        )
 
 
 def _say_not_over(output: Output, logstore: Logstore, hours: range) -> range:

@@ -125,6 +125,9 @@ def decide(
         output.say(escape(planned.nothing))
     elif now:
         done = do()
+        # Some of it is known only now: the name of a folder that was made.
+        if done.view.headline != planned.view.headline:
+            output.say(escape(done.view.headline))
         output.say("done" if done.snapshot is None else f"done: snapshot {done.snapshot}")
         output.say_cures(*done.view.then())
     else:

@@ -31,7 +31,8 @@ Row = dict[str, Any]
 
 
 class Note(NamedTuple):
-    """A sentence to be read before somebody says yes; a `loss` is of rows that may not come back."""
+    """A sentence to be read before somebody says yes; a `loss` is of rows that may not come back, or
+    of what somebody decided."""
 
     text: str
     level: Literal["", "warn", "loss"] = ""

@@ -66,6 +66,7 @@ def find_table(lake: Lake, logstore: Logstore, client: SlsClient) -> Table | Non
         "was landed",
         cures=(
             *[Do(f"look whether {HOME_VARIABLE}, or the catalog's address, names the right place")] * nowhere,
+            Do(f"name the table again that it landed in, if `table: {logstore.table}` in its file is wrong"),
             Do("restore the catalog"),
             Do("let the new table begin where the group stands (`reset: group`)"),
             Do("name another group if this one is another program's"),

@@ -75,6 +75,25 @@ def lacking(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> 
     return tuple(_lacking(table, state, origin.id, client, hours))
 
 
+def first_hour(lake: Lake, logstore: Logstore, client: SlsClient) -> int:
+    """The receive hour before which nothing lands: `start`, or an earlier one with which the table's history
+    began, by what the settings named then, by a landing, or by the rows that are there.
+
+    Story: `start` was Monday, and somebody writes Friday. The ledger goes on, so rows of Tuesday are there,
+    are proven, and can be taken back. By the settings alone nobody could land them again, nor read them again
+    to take a person's values out.
+    """
+    table, settings = lake.load(logstore.table), logstore.start_hour
+    if table is None:
+        return settings
+    state = facts(table, damaged_too=True)
+    origin = known(state, client.origin()).id
+    then_s = state.asked.get(origin)
+    asked = [] if then_s is None else [then_s // HOUR_S]
+    landed = (x.window.hour for x in windows_in(table, origin))
+    return min([settings, *asked, *landed, *_hours_there(table, origin)])
+
+
 def retention_took(client: SlsClient, lacks: Collection[Lack]) -> list[Lack]:
     """Those of `lacks` behind which there may be logs that retention took. There are none where an hour lies
     before the oldest log and the service would still have all of it: nothing was received then.

@@ -27,10 +27,11 @@ from pipelines.landing.commit.effect import Effect, Note, Row
 from pipelines.landing.commit.planned import Planned
 from pipelines.landing.contents.holdings import Asking
 from pipelines.landing.coordinators import coordinator_of, holders
-from pipelines.landing.hours import hours_text, moment_text
+from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.start import known, leased_as
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.operations.reach import first_hour
 from pipelines.landing.operations.replace import PlannedReplace, plan_replace
 from pipelines.landing.operations.skip import Skip, plan_skip
 from pipelines.landing.operations.undo import kept_whole
@@ -171,7 +172,7 @@ def plan_seek(
     back = {one.shard: wanted[one.shard] for one in shards if one.way == "again"}
     if not back:
         return planned
-    asked = hours = _asked(client, ledger, back, logstore)
+    asked = hours = _asked(lake, client, ledger, back, logstore)
     looked, origin = skip.place, known(skip.place.state, client.origin())
     asking = Asking(Place(looked.table, looked.state, looked.head, logstore, origin), client)
     # Retention takes the oldest hours first, so hours are dropped from the front until the rest is whole. All
@@ -182,7 +183,7 @@ def plan_seek(
     planned = replace(planned, hours=hours, gone=range(asked.start, hours.start))
     if not hours:
         if not skip.view.shards:
-            why = planned.lost or f"{logstore.name} starts at {logstore.start}"
+            why = planned.lost or f"{logstore.name} starts at {hour_text(asked.start)}"
             raise ConfigError(f"nothing can be landed again now: {why}")
         return planned
     again = plan_replace(lake, logstore, client, hours, skip=skip.view)
@@ -240,13 +241,15 @@ def _sought(
     return Sought(shard, entry.frontier, entry.frontier, "stays")
 
 
-def _asked(client: SlsClient, ledger: Ledger, back: Mapping[int, Cursor], logstore: Logstore) -> range:
-    """The receive hours between these cursors and their shards' frontiers, none before the settings begin.
+def _asked(
+    lake: Lake, client: SlsClient, ledger: Ledger, back: Mapping[int, Cursor], logstore: Logstore
+) -> range:
+    """The receive hours between these cursors and their shards' frontiers, none before the history begins.
 
     Where a log lies at the frontier its receive hour counts, too, as far as it has landed. Worked example:
     cursor 100 was received at 07:30 and the frontier is in hour 09: 07, 08 and 09. With the frontier at the
     shard's end, reached at 09:00, it is 07 and 08: the second 09:00:00 itself is of the next hour, which is
-    why one is taken off. With settings that start at 08:00 it is 08 alone.
+    why one is taken off. With a history that starts at 08:00 it is 08 alone.
     """
     begins_s = [_received_s(client, shard, cursor) for shard, cursor in back.items()]
     ends_s = []
@@ -254,7 +257,9 @@ def _asked(client: SlsClient, ledger: Ledger, back: Mapping[int, Cursor], logsto
         entry = ledger.shards[shard]
         open_ = entry.frontier < client.cursor_at(shard, "end")
         ends_s.append(max(entry.reached_s, _received_s(client, shard, entry.frontier) if open_ else 0))
-    first = max(logstore.start_hour, min(begins_s) // HOUR_S)
+    first = min(begins_s) // HOUR_S
+    if first < logstore.start_hour:
+        first = max(first, first_hour(lake, logstore, client))
     return range(first, max(first, (max(ends_s) - 1) // HOUR_S + 1))
 
 

@@ -85,16 +85,29 @@ def candidates_of(
 ) -> tuple[list[Candidate], list[Version]]:
     """The metadata that could be registered, `metadata` alone where it is named; and what cannot be read.
     Raises ConfigError when there is none."""
-    try:
-        found, unreadable = lake.answered(lambda: _candidates(lake, name, known))
-    except OSError as error:
-        raise ConfigError(storage_trouble(lake.properties.get("warehouse", ""), error)) from error
+    found, unreadable = all_there(lake, name, known)
     if metadata:
         found = [c for c in found if metadata in (c.version.path, c.version.name)]
         found = found or _elsewhere(lake, known, metadata)
     if not found:
         raise ConfigError(_none(name, known, metadata), cures=(commands.START_OVER,))
     return found, unreadable
+
+
+def all_there(lake: Lake, name: str, known: CatalogEntry) -> tuple[list[Candidate], list[Version]]:
+    """The same where none may be there. Raises ConfigError when the storage does not answer."""
+    try:
+        return lake.answered(lambda: _candidates(lake, name, known))
+    except OSError as error:
+        raise ConfigError(storage_trouble(lake.properties.get("warehouse", ""), error)) from error
+
+
+def newest_of(found: list[Candidate]) -> list[Candidate]:
+    """Those of the highest number of the table that was written last, in the order of their writing."""
+    last = max(found, key=lambda c: c.metadata.last_updated_ms)
+    same = [c for c in found if c.metadata.table_uuid == last.metadata.table_uuid]
+    top = max(c.version.number for c in same)
+    return sorted((c for c in same if c.version.number == top), key=lambda c: c.metadata.last_updated_ms)
 
 
 def _candidates(lake: Lake, name: str, known: CatalogEntry) -> tuple[list[Candidate], list[Version]]:

@@ -39,6 +39,7 @@ from pipelines.landing.recovery.candidates import (
     catalog_changed,
     entry_of,
     loaded,
+    newest_of,
     table_of,
 )
 from pipelines.landing.table import commands
@@ -122,15 +123,10 @@ def plan_register(
     """
     name = logstore.table
     known, found, unreadable = _looked(lake, name, metadata)
-    origin, last = client.origin(), max(found, key=lambda c: c.metadata.last_updated_ms)
-    points = _checkpoints(client, logstore, known_as(_said(lake, name, last), origin).id)
-    same = [c for c in found if c.metadata.table_uuid == last.metadata.table_uuid]
-    renamed = _renamed(lake, name, known, str(last.metadata.table_uuid))
-    top = max(c.version.number for c in same)
-    ranked = sorted(
-        (c for c in same if c.version.number == top),
-        key=lambda c: (-len(_behind(lake, name, c, origin, points)), c.metadata.last_updated_ms),
-    )
+    origin, newest = client.origin(), newest_of(found)
+    points = _checkpoints(client, logstore, known_as(_said(lake, name, newest[-1]), origin).id)
+    renamed = _renamed(lake, name, known, str(newest[-1].metadata.table_uuid))
+    ranked = sorted(newest, key=lambda c: -len(_behind(lake, name, c, origin, points)))
     best = ranked[-1]
     table, notes = table_of(lake, name, best), renamed
     trouble = [f"{v.name} is newer and cannot be read" for v in unreadable if v.number > best.version.number]

@@ -371,6 +371,6 @@ def test_a_table_that_is_given_up_begins_anew_in_a_folder_of_its_own(world: Worl
         planned = start_over.plan_start_over(world.lake, world.logstore, client)
     made = start_over.start_over(world.lake, planned)
 
-    assert made.location() == planned.view.location and made.location().startswith(f"{old}-")
+    assert made.location() == planned.location and made.location().startswith(f"{old}-")
     assert world.land().rows == 50 and before <= world.files()
     proved(world, servers)
