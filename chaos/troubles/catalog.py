@@ -21,6 +21,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import CommitTableRequest, CommitTableResponse, Table, TableIdentifier
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
+from chaos.troubles.behind import behind
 from chaos.troubles.reapply import ReapplyingCatalog
 from pipelines.landing.table.lake import Lake
 
@@ -113,7 +114,4 @@ def deliver(catalog: SqlCatalog, request: Path) -> bool:
 
 def chaotic(lake: Lake, *, fence: bool = True) -> Lake:
     """The same lake behind a catalog that loses answers once it is armed."""
-    properties = {k: v for k, v in lake.properties.items() if k != "type"}
-    if not fence:
-        properties[FENCE] = "off"
-    return Lake({**properties, "py-catalog-impl": f"{ChaosCatalog.__module__}.{ChaosCatalog.__name__}"})
+    return behind(lake, ChaosCatalog, **({} if fence else {FENCE: "off"}))

@@ -20,6 +20,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
 
+from chaos.troubles.behind import behind
 from pipelines.landing.table.lake import Lake
 
 REAPPLY = "chaos-reapply"
@@ -51,9 +52,7 @@ class ReapplyingCatalog(SqlCatalog):
 
 def reapplying(lake: Lake) -> Lake:
     """The same lake behind such a catalog."""
-    properties = {k: v for k, v in lake.properties.items() if k != "type"}
-    implementation = f"{ReapplyingCatalog.__module__}.{ReapplyingCatalog.__name__}"
-    return Lake({**properties, "py-catalog-impl": implementation, REAPPLY: "yes"})
+    return behind(lake, ReapplyingCatalog, **{REAPPLY: "yes"})
 
 
 def _known(table: Table, update: TableUpdate) -> bool:

@@ -35,6 +35,7 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from chaos.engine import InProcess
+from chaos.troubles.behind import behind
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
 from pipelines.landing.table.lake import Lake
@@ -103,8 +104,7 @@ def run(asked: dict[str, Any]) -> int:
 
 def _land(asked: dict[str, Any]) -> None:
     fate = Fate(asked.get("act", ""), asked.get("point", ""))
-    properties = {k: v for k, v in asked["lake"].items() if k not in ("type", "py-catalog-impl")}
-    lake = Lake({**properties, "py-catalog-impl": f"{ToldCatalog.__module__}.{ToldCatalog.__name__}"})
+    lake = behind(Lake(asked["lake"]), ToldCatalog)
     catalog = lake.catalog()
     if not isinstance(catalog, ToldCatalog):
         raise TypeError("the catalog is another's")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
 
 from pipelines.landing.doctor.trial import made
 from pipelines.landing.doctor.warehouse import Scratch
@@ -34,6 +33,7 @@ from sls_io.values.settings import Service
 from sls_io.values.shard import Shard
 from sls_io.values.window import HOUR_S
 from sls_io.wire.client import SlsClient
+from tests.worlds.database_events import on_event
 from tests.worlds.interrupted_catalog import interrupted
 from tests.worlds.lost_metadata import land
 from tests.worlds.one_logstore import PROJECT, World
@@ -66,11 +66,8 @@ def before_statement(begins: str, act: Callable[[], object]) -> Iterator[None]:
         if statement.startswith(begins) and left:
             left.pop()()
 
-    event.listen(Engine, "before_cursor_execute", before)
-    try:
+    with on_event("before_cursor_execute", before):
         yield
-    finally:
-        event.remove(Engine, "before_cursor_execute", before)
 
 
 def lose_row(world: World) -> None:

@@ -10,7 +10,6 @@ import dagster as dg
 import pytest
 from dagster._core.storage.partition_status_cache import AssetPartitionStatus
 from pyiceberg.expressions import EqualTo
-from sqlalchemy import Engine, event
 
 from pipelines.cli.main import EXIT_FAILED, run
 from pipelines.components.logstore.assets import bronze_key, hours_of
@@ -30,6 +29,7 @@ from pipelines.landing.operations.undo import plan_undo
 from tests.worlds.command_line import settings
 from tests.worlds.dagster_home import new_dagster
 from tests.worlds.dagster_page import EXECUTE, Page, hours, of_hours, why
+from tests.worlds.database_events import on_event
 from tests.worlds.lossy_catalog import LossyCatalog, lossy
 from tests.worlds.one_logstore import HOUR0, use_catalog
 
@@ -220,14 +220,10 @@ def test_more_hours_than_a_statement_of_sqlite_takes_are_asked_for_in_parts() ->
         connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 32_766)
 
     hours, bronze = range(HOUR0, HOUR0 + 40_000), dg.AssetKey(["bronze", "quiet"])
-    event.listen(Engine, "connect", stock)
-    try:
-        with new_dagster() as instance:
-            last: Any = {"partition": hour_key(hours[-1]), "tags": {DATA_VERSION_TAG: "7"}}
-            instance.report_runless_asset_event(dg.AssetMaterialization(bronze, **last))
-            assert versions_told(instance, bronze, hours) == {hours[-1]: "7"}
-    finally:
-        event.remove(Engine, "connect", stock)
+    with on_event("connect", stock), new_dagster() as instance:
+        last: Any = {"partition": hour_key(hours[-1]), "tags": {DATA_VERSION_TAG: "7"}}
+        instance.report_runless_asset_event(dg.AssetMaterialization(bronze, **last))
+        assert versions_told(instance, bronze, hours) == {hours[-1]: "7"}
 
 
 def undone(page: Page) -> None:

@@ -10,6 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 
+from chaos.troubles.behind import behind
 from pipelines.landing.table.lake import Lake
 from sls_io.values.deadline import Deadline
 from sls_io.values.errors import ConfigError
@@ -45,12 +46,6 @@ class SilentCatalog(BrokenCatalog):
     def namespace_exists(self, namespace: Any) -> bool:
         self.over.wait(20)
         return False
-
-
-def behind(lake: Lake, implementation: type[SqlCatalog]) -> Lake:
-    """The same lake behind a catalog of the test's."""
-    properties = {k: v for k, v in lake.properties.items() if k != "type"}
-    return Lake({**properties, "py-catalog-impl": f"{implementation.__module__}.{implementation.__name__}"})
 
 
 def all_at_once(calls: list[Callable[[], Catalog]]) -> list[BaseException]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
 from sls_io.checkpoints.copying import copy, written
@@ -18,6 +18,7 @@ from sls_io.checkpoints.sql_table import SqlTable
 from sls_io.checkpoints.store import CheckpointStore, Kept, Written
 from sls_io.values.shard import Head, Shard
 from sls_io.values.window import Cursor
+from tests.worlds.database_events import on_event
 
 Opened = Callable[[], CheckpointStore]
 
@@ -105,11 +106,8 @@ def between_two_looks(act: Callable[[], object]) -> Iterator[None]:
             if len(seen) == 2:
                 act()
 
-    event.listen(Engine, "before_cursor_execute", before)
-    try:
+    with on_event("before_cursor_execute", before):
         yield
-    finally:
-        event.remove(Engine, "before_cursor_execute", before)
 
 
 def test_who_looks_while_another_makes_the_tables_calls_nothing_lost(tmp_path: Path) -> None:

@@ -10,12 +10,11 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
-from sqlalchemy.engine import Engine
 
 from sls_io.checkpoints.sql_table import SqlTable
 from sls_io.values.errors import StoreBroken, StoreError
 from sls_io.values.window import Cursor
+from tests.worlds.database_events import on_event
 from tests.worlds.positions_file import OF, READER, cursors, opened, stops
 
 ROWS, SAID = "sls_lake_checkpoint", "sls_lake_checkpoint_reader"
@@ -164,11 +163,8 @@ def test_who_looks_while_the_first_rows_are_written_does_not_take_them_for_lost(
         if SAID in statement and statement.startswith("PRAGMA") and writes:
             writes.pop()()
 
-    event.listen(Engine, "after_cursor_execute", looked)
-    try:
+    with on_event("after_cursor_execute", looked):
         assert cursors(path) in ({}, {0: KEPT})
-    finally:
-        event.remove(Engine, "after_cursor_execute", looked)
     assert not writes and cursors(path) == {0: KEPT}
 
 

@@ -6,11 +6,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
-from sqlalchemy.engine import Engine
 
 from sls_io.values.errors import ConnectFailed, StoreBroken, StoreError
 from sls_io.values.window import Cursor
+from tests.worlds.database_events import on_event
 from tests.worlds.positions_file import cursors, opened, stops
 
 KEPT = {0: 10, 1: 20}
@@ -121,11 +120,8 @@ def on_connect(pragma: str) -> Iterator[None]:
     def set_it(connection: sqlite3.Connection, record: object) -> None:
         connection.execute(pragma)
 
-    event.listen(Engine, "connect", set_it)
-    try:
+    with on_event("connect", set_it):
         yield
-    finally:
-        event.remove(Engine, "connect", set_it)
 
 
 def test_a_full_disk_is_said_and_keeps_what_was_there(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
+from chaos.troubles.behind import behind
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.sql_catalog import SharingSqlCatalog
 
@@ -45,9 +46,7 @@ def _next(acts: deque[Act]) -> None:
 
 def interrupted(lake: Lake) -> tuple[Lake, InterruptedCatalog]:
     """The same lake behind such a catalog."""
-    properties = {name: value for name, value in lake.properties.items() if name != "type"}
-    kind = f"{InterruptedCatalog.__module__}.{InterruptedCatalog.__name__}"
-    behind = Lake({**properties, "py-catalog-impl": kind})
-    catalog = behind.catalog()
+    apart = behind(lake, InterruptedCatalog)
+    catalog = apart.catalog()
     assert isinstance(catalog, InterruptedCatalog)
-    return behind, catalog
+    return apart, catalog

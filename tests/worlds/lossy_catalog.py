@@ -23,6 +23,7 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 
+from chaos.troubles.behind import behind
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.sql_catalog import SharingSqlCatalog
 from tests.faults.forked_run import disk
@@ -110,12 +111,10 @@ class LossyCatalog(SharingSqlCatalog):
 
 def lossy(lake: Lake) -> tuple[Lake, LossyCatalog]:
     """The same lake behind a catalog that loses answers."""
-    properties = {k: v for k, v in lake.properties.items() if k != "type"}
-    implementation = f"{LossyCatalog.__module__}.{LossyCatalog.__name__}"
-    behind = Lake({**properties, "py-catalog-impl": implementation})
-    catalog = behind.catalog()
+    apart = behind(lake, LossyCatalog)
+    catalog = apart.catalog()
     assert isinstance(catalog, LossyCatalog)
-    return behind, catalog
+    return apart, catalog
 
 
 def lossy_catalog(world: World) -> LossyCatalog:
