@@ -26,7 +26,7 @@ from pipelines.landing.table.former import (
     number_of,
     read,
     strangers,
-    uuid_of,
+    uuid_in,
     versions,
 )
 
@@ -75,16 +75,16 @@ def test_a_file_that_was_cut_off_still_says_its_table_as_long_as_its_head_is_the
     path = Path(write(tmp_path, "00001-x.metadata.json"))
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    assert uuid_of(IO, str(path)) == str(MINE) and read(IO, str(path)) is None
+    assert uuid_in(IO, str(path)) == str(MINE) and read(IO, str(path)) is None
     path.write_bytes(whole[:20])
-    assert uuid_of(IO, str(path)) is None
+    assert uuid_in(IO, str(path)) is None
 
 
 def test_a_compressed_file_says_its_table(tmp_path: Path) -> None:
     path = write(tmp_path, "00001-x.gz.metadata.json")
-    assert uuid_of(IO, path) == str(MINE)
+    assert uuid_in(IO, path) == str(MINE)
     Path(path).write_bytes(b"no gzip")
-    assert uuid_of(IO, path) is None
+    assert uuid_in(IO, path) is None
 
 
 def later_than(pointer: str) -> Version | None:

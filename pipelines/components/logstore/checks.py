@@ -31,7 +31,8 @@ from pipelines.landing.inspection.whole import of_day
 from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import commands
-from pipelines.landing.table.lake import Lake, uuid_of
+from pipelines.landing.table.former import uuid_of
+from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import Finding, Kind, Level, Unknown, Vitals, findings
 from pipelines.landing.watch.metrics import tell_proof
 from pipelines.landing.watch.vitals import known

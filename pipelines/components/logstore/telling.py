@@ -21,7 +21,7 @@ from pipelines.components.logstore.schedule import CLAIMS_TAG, hour_key
 from pipelines.landing.inspection.brought import Brought, brought
 from pipelines.landing.inspection.describe import hour_rows
 from pipelines.landing.inspection.error_rows import HourErrors
-from pipelines.landing.ledger.state import facts
+from pipelines.landing.ledger.state import TableState, facts
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import LandingReport
@@ -67,7 +67,8 @@ def untold(
     hour is told once without rows, too: the page would count it as missing until its first log.
     """
     table = lake.load(logstore.table)
-    commits = _commits(logstore, table, report.origin)
+    state = facts(table) if table is not None else None
+    commits = _commits(logstore, table, state, report.origin)
     once = _unknown_once(instance, bronze)
     last = report.until_s // HOUR_S
     told = versions_told(instance, bronze, once.union({last}, *(each.hours for each in commits)))
@@ -87,7 +88,7 @@ def untold(
     # What no commit in reach has changed is as the newest of them left it.
     newest = dict.fromkeys(unknown | shown, commits[0].snapshot_id) if commits else {}
     versions = newest | {hour: found[0].snapshot_id for hour, found in newer.items()}
-    ledger = facts(table).ledger(report.origin) if table is not None else Ledger(report.origin)
+    ledger = state.ledger(report.origin) if state is not None else Ledger(report.origin)
     return News(
         hours,
         {hour: newest_landed(hour, commits, ledger) for hour in hours - emptied if hour in newer},
@@ -98,9 +99,11 @@ def untold(
     )
 
 
-def _commits(logstore: Logstore, table: Table | None, origin: str) -> list[Brought]:
+def _commits(logstore: Logstore, table: Table | None, state: TableState | None, origin: str) -> list[Brought]:
     """What the newest commits brought; nothing where there is no table."""
-    return [] if table is None else [*brought(table, origin, _begin(logstore, table, origin))]
+    if table is None or state is None:
+        return []
+    return [*brought(table, origin, _begin(logstore, state, origin))]
 
 
 def _left_red(instance: dg.DagsterInstance, logstore: Logstore) -> bool:
@@ -110,13 +113,12 @@ def _left_red(instance: dg.DagsterInstance, logstore: Logstore) -> bool:
     return len(runs) == 2 and not runs[1].is_success
 
 
-def _begin(logstore: Logstore, table: Table, origin: str) -> int | None:
+def _begin(logstore: Logstore, state: TableState, origin: str) -> int | None:
     """The first hour of a history that has all that came: older ones hold nothing, now and later, or logs of
     them were deleted before anybody looked. None where a policy skipped logs that were there; somebody may
     ask for these hours."""
     if logstore.leaves_older:
         return None
-    state = facts(table)
     asked_s, kept_s = state.asked.get(origin), state.kept.get(origin, 0)
     return None if asked_s is None else max(asked_s // HOUR_S, logstore.start_hour, -(-kept_s // HOUR_S))
 

@@ -23,6 +23,7 @@ from pyiceberg.table import Table
 from pipelines.landing.commit.publish import Refusal, Request
 from pipelines.landing.ledger.state import TableState, ancestry, landed_snapshot
 from pipelines.landing.table import commands
+from pipelines.landing.table.former import uuid_of
 from pipelines.landing.table.lake import Lake
 from sls_io.values.clock import Clock
 from sls_io.values.errors import LandingConflict, LandingUnknown, LedgerBroken, SlsError
@@ -105,7 +106,7 @@ def loaded_again(lake: Lake, name: str, table_uuid: str, *, clock: Clock, second
             clock.sleep(pause_s)
             pause_s = min(_PAUSE_MAX_S, pause_s * 2)
             continue
-        if table is None or str(table.metadata.table_uuid) != table_uuid:
+        if table is None or uuid_of(table) != table_uuid:
             raise LedgerBroken(
                 f"table {name} was dropped or replaced while a landing was on its way; "
                 "whether the old one has it only its files say",

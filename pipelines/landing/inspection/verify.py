@@ -29,7 +29,8 @@ from pipelines.landing.ledger.start import check_origin, find_table
 from pipelines.landing.ledger.state import TableState, check_before_loss, facts, read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
-from pipelines.landing.table.lake import Lake, NoMetadata, uuid_of
+from pipelines.landing.table.former import uuid_of
+from pipelines.landing.table.lake import Lake, NoMetadata
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import Breach, LedgerBroken
 from sls_io.values.window import HOUR_S

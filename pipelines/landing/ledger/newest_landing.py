@@ -53,9 +53,7 @@ def expired_landing(table: Table) -> Snapshot | None:
 def check_adds_up(table: Table, so: str = "nothing was changed") -> None:
     """Raises LedgerBroken when something disagrees in the landing under the tag; `so` says what that means
     for whoever asked. Raises as `check_kept`."""
-    problems, lost = disagreements(table)
-    if lost:
-        check_kept(table)
+    problems, lost = _kept_disagreements(table)
     if problems:
         raise LedgerBroken(
             f"the newest landing in {'.'.join(table.name())} does not add up ({'; '.join(problems)}); {so}",
@@ -69,10 +67,14 @@ def reconcile(table: Table) -> list[str]:
     Empty when all is well. Reads the manifests of that one snapshot and asks for its files. Raises as
     `check_kept`.
     """
+    return _kept_disagreements(table)[0]
+
+
+def _kept_disagreements(table: Table) -> tuple[list[str], list[Unreadable]]:
     problems, lost = disagreements(table)
     if lost:
         check_kept(table)
-    return problems
+    return problems, lost
 
 
 def disagreements(table: Table) -> tuple[list[str], list[Unreadable]]:

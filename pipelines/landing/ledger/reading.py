@@ -228,29 +228,29 @@ def check_kept(table: Table) -> None:
     and sweeps their files. The proof finds files gone, twice, and a person is told what is lost of a table
     that is whole.
     """
-    if _expired(table):
+    now = {s.snapshot_id for s in as_of_now(table).snapshots()}
+    if not {s.snapshot_id for s in table.snapshots()} <= now:
         raise TransportError(
             f"snapshots of {'.'.join(table.name())} were expired while it was looked at, and their files may "
             "have gone with them: run it again"
         )
 
 
-def _expired(table: Table) -> bool:
-    """Whether the catalog has a state of the table without one of its snapshots."""
-    now = as_of_now(table)
-    return not {s.snapshot_id for s in table.snapshots()} <= {s.snapshot_id for s in now.snapshots()}
-
-
 def as_of_now(table: Table) -> Table:
     """The table as its catalog has it now; the same where it does not load it: nothing is known of that."""
     try:
-        return answered(
-            lambda: table.catalog.load_table(table.name()),
-            deadline_s=ANSWER_S,
-            waits_for="the Iceberg catalog",
-        )
+        return loaded_again(table)
     except Exception:  # every catalog has its own exceptions
         return table
+
+
+def loaded_again(table: Table) -> Table:
+    """The same. Raises NoAnswer, and as the catalog does."""
+    return answered(
+        lambda: table.catalog.load_table(table.name()),
+        deadline_s=ANSWER_S,
+        waits_for="the Iceberg catalog",
+    )
 
 
 def _is_there(table: Table, path: str) -> bool:

@@ -17,7 +17,7 @@ from pyiceberg.types import NestedField
 
 from pipelines.landing.ledger import codec, epochs
 from pipelines.landing.ledger.epochs import Epoch
-from pipelines.landing.ledger.reading import BY_VALUE, REWRITE, entries_in, manifests_of
+from pipelines.landing.ledger.reading import BY_VALUE, REWRITE, entries_in, loaded_again, manifests_of
 from pipelines.landing.ledger.summary import (
     adopted_of,
     check_windows,
@@ -35,13 +35,11 @@ from pipelines.landing.ledger.values import Adopted, Forgotten, Landed, Operatio
 from pipelines.landing.ledger.ways_back import newest_forgotten, pasts, ways
 from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Held
-from pipelines.landing.table.former import newer, strangers, versions
-from pipelines.landing.table.lake import ANSWER_S
+from pipelines.landing.table.former import newer, strangers, uuid_of, versions
 from pipelines.landing.table.trouble import is_storage, storage_trouble
 from pipelines.landing.table.usable import check_usable
 from sls_io.values.claim import Ledger
 from sls_io.values.cures import Call, Cure, Do
-from sls_io.values.deadline import answered
 from sls_io.values.errors import Breach, LedgerBroken, TransportError
 
 _OF_CONTRACT = frozenset({Operation.COLUMNS, Operation.ERRORS, Operation.REPLACE, Operation.REST})
@@ -171,16 +169,12 @@ def check_newest(table: Table, *, before_s: float = 0.0) -> None:
     and held against what was listed before. Story: the folder was listed once more, too, and two others
     committed in between again. A catalog that was as new as can be was called restored from a backup.
     """
-    name, mine = ".".join(table.name()), str(table.metadata.table_uuid)
+    name, mine = ".".join(table.name()), uuid_of(table)
     try:
         there = versions(table.io, table.metadata_location.rpartition("/")[0]) or ()
         if newer(table.io, there, table.metadata_location, mine, before_s=before_s) is None:
             return
-        again = answered(
-            lambda: table.catalog.load_table(table.name()),
-            deadline_s=ANSWER_S,
-            waits_for="the Iceberg catalog",
-        )
+        again = loaded_again(table)
         found = newer(again.io, there, again.metadata_location, mine, before_s=before_s)
     except Exception as error:  # every catalog has its own exceptions
         told = storage_trouble(table.location(), error) if is_storage(error) else type(error).__name__

@@ -53,12 +53,12 @@ def expired(
     with a `since_ms` of three days ago 864 stay.
     """
     snapshots, along = table.metadata.snapshots, {MAIN_BRANCH, TAG} if coming else set()
+    if len(snapshots) + coming <= snapshots_max:
+        return ()
     named = {ref.snapshot_id for name, ref in table.metadata.refs.items() if name not in along}
     kept = named | set(_newest(table, max(0, snapshots_max - coming)))
     # Asked of all snapshots, those beside main, too. Of 230 on main the oldest 30 leave; of 230 with 2 put
     # aside by a rollback the 2 leave and the oldest 28; a tag of somebody's on the fourth keeps that.
-    if len(snapshots) + coming <= snapshots_max:
-        return ()
     return tuple(s.snapshot_id for s in snapshots if s.snapshot_id not in kept and s.timestamp_ms < since_ms)
 
 

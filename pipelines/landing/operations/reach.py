@@ -76,6 +76,15 @@ def lacking(lake: Lake, logstore: Logstore, client: SlsClient, hours: range) -> 
 
 
 def first_hour(lake: Lake, logstore: Logstore, client: SlsClient) -> int:
+    """`first_hour_of` the table as it is now; `start` where there is none."""
+    table = lake.load(logstore.table)
+    if table is None:
+        return logstore.start_hour
+    state = facts(table, damaged_too=True)
+    return first_hour_of(logstore, table, state, known(state, client.origin()).id)
+
+
+def first_hour_of(logstore: Logstore, table: Table, state: TableState, origin: str) -> int:
     """The receive hour before which nothing lands: `start`, or an earlier one with which the table's history
     began, by what the settings named then, by a landing, or by the rows that are there.
 
@@ -83,15 +92,10 @@ def first_hour(lake: Lake, logstore: Logstore, client: SlsClient) -> int:
     are proven, and can be taken back. By the settings alone nobody could land them again, nor read them again
     to take a person's values out.
     """
-    table, settings = lake.load(logstore.table), logstore.start_hour
-    if table is None:
-        return settings
-    state = facts(table, damaged_too=True)
-    origin = known(state, client.origin()).id
     then_s = state.asked.get(origin)
     asked = [] if then_s is None else [then_s // HOUR_S]
     landed = (x.window.hour for x in windows_in(table, origin))
-    return min([settings, *asked, *landed, *_hours_there(table, origin)])
+    return min([logstore.start_hour, *asked, *landed, *_hours_there(table, origin)])
 
 
 def retention_took(client: SlsClient, lacks: Collection[Lack]) -> list[Lack]:

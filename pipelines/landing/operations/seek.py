@@ -31,7 +31,7 @@ from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.start import known, leased_as
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.operations.reach import first_hour
+from pipelines.landing.operations.reach import first_hour_of
 from pipelines.landing.operations.replace import PlannedReplace, plan_replace
 from pipelines.landing.operations.skip import Skip, plan_skip
 from pipelines.landing.operations.undo import kept_whole
@@ -172,9 +172,10 @@ def plan_seek(
     back = {one.shard: wanted[one.shard] for one in shards if one.way == "again"}
     if not back:
         return planned
-    asked = hours = _asked(lake, client, ledger, back, logstore)
     looked, origin = skip.place, known(skip.place.state, client.origin())
-    asking = Asking(Place(looked.table, looked.state, looked.head, logstore, origin), client)
+    place = Place(looked.table, looked.state, looked.head, logstore, origin)
+    asked = hours = _asked(place, client, ledger, back)
+    asking = Asking(place, client)
     # Retention takes the oldest hours first, so hours are dropped from the front until the rest is whole. All
     # that is dropped is named as `gone`, and its rows stay in the table: a replace of them would lose what it
     # cannot pull.
@@ -241,9 +242,7 @@ def _sought(
     return Sought(shard, entry.frontier, entry.frontier, "stays")
 
 
-def _asked(
-    lake: Lake, client: SlsClient, ledger: Ledger, back: Mapping[int, Cursor], logstore: Logstore
-) -> range:
+def _asked(place: Place, client: SlsClient, ledger: Ledger, back: Mapping[int, Cursor]) -> range:
     """The receive hours between these cursors and their shards' frontiers, none before the history begins.
 
     Where a log lies at the frontier its receive hour counts, too, as far as it has landed. Worked example:
@@ -258,8 +257,8 @@ def _asked(
         open_ = entry.frontier < client.cursor_at(shard, "end")
         ends_s.append(max(entry.reached_s, _received_s(client, shard, entry.frontier) if open_ else 0))
     first = min(begins_s) // HOUR_S
-    if first < logstore.start_hour:
-        first = max(first, first_hour(lake, logstore, client))
+    if first < place.logstore.start_hour:
+        first = max(first, first_hour_of(place.logstore, place.table, place.state, place.origin.id))
     return range(first, max(first, (max(ends_s) - 1) // HOUR_S + 1))
 
 

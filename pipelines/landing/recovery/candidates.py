@@ -28,6 +28,7 @@ from pipelines.landing.table.former import (
     number_of,
     place_of,
     read,
+    uuid_in,
     uuid_of,
     versions,
 )
@@ -128,10 +129,10 @@ def _candidates(lake: Lake, name: str, known: CatalogEntry) -> tuple[list[Candid
             if known.table is not None and version.number <= number_of(known.table.metadata_location):
                 break
             try:
-                whose = uuid_of(io, version.path)
+                whose = uuid_in(io, version.path)
             except FileNotFoundError:
                 continue
-            if known.table is not None and whose != str(known.table.metadata.table_uuid):
+            if known.table is not None and whose != uuid_of(known.table):
                 continue
             if whose is not None and version.number < tops.get(whose, -1):
                 continue

@@ -61,7 +61,8 @@ from pipelines.landing.run.write import WrittenWindow, check_not_all_failed, cro
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract
-from pipelines.landing.table.lake import Lake, uuid_of
+from pipelines.landing.table.former import uuid_of
+from pipelines.landing.table.lake import Lake
 from pipelines.landing.transform import Transform
 from sls_io.planning.values import Plan
 from sls_io.planning.waits import Wait, Why

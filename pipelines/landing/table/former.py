@@ -29,10 +29,14 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.schema import Schema
 from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import LongType, NestedField
 
+from pipelines.landing.table import commands
+from sls_io.values.cures import Do
 from sls_io.values.deadline import NoAnswer, current
+from sls_io.values.errors import LedgerBroken
 from sls_io.values.side_by_side import side_by_side
 
 _ENDING = ".metadata.json"
@@ -150,6 +154,23 @@ def beside(place: FormerPlace, folders: Sequence[str] | None = None) -> list[str
     return [place.location, *(f"{_parent(place.location)}/{name}" for name in sorted(later))]
 
 
+def lost(place: str, table: str, former: Former) -> LedgerBroken:
+    """The error for a table that the catalog at `place` has lost: what was found, and what can be done."""
+    elsewhere = "where metadata was written to another folder (write.metadata.path): names the newest of it"
+    back = (
+        commands.REGISTER.plus(does="puts the newest metadata back")
+        if former.registrable
+        else commands.REGISTER.plus("--metadata", "FILE", does=elsewhere)
+    )
+    new = Do("where the catalog is new: give it a folder of its own, PYICEBERG_CATALOG__LAKE__WAREHOUSE")
+    return LedgerBroken(
+        f"table {table} is not in the catalog ({place}), but there "
+        f"{'may have been' if former.of_others else 'was'} one: {'; '.join(former.found)}. "
+        "Nothing was landed",
+        cures=(Do("restore the catalog"), *([new] if former.of_others else []), back, commands.START_OVER),
+    )
+
+
 def new_location(location: str) -> str:
     """A folder beside `location` that no table had: files of two tables are never in one."""
     return f"{location.rstrip('/')}-{uuid.uuid4().hex[:8]}"
@@ -189,7 +210,7 @@ def other_name(catalog: Catalog, table: str, table_uuid: str) -> str:
             found = catalog.load_table(identifier)
         except Exception:  # gone meanwhile, or its metadata is
             continue
-        if str(found.metadata.table_uuid) == table_uuid:
+        if uuid_of(found) == table_uuid:
             return ".".join(identifier)
     return ""
 
@@ -204,7 +225,16 @@ def number_of(path: str) -> int:
     return int(found[1]) if found else -1
 
 
-def uuid_of(io: FileIO, path: str) -> str | None:
+def uuid_of(table: Table | None) -> str:
+    """Which table this is, whatever name and catalog it has by now; "" of none.
+
+    A name says less: begun anew the table has the same one, and other rows. What moves to another catalog, or
+    is registered again, keeps its UUID.
+    """
+    return str(table.metadata.table_uuid) if table is not None else ""
+
+
+def uuid_in(io: FileIO, path: str) -> str | None:
     """Whose metadata file it is; None when nobody can say, since it was cut off or overwritten.
 
     Reads its first bytes only: all writers put the id there, and the file may hold megabytes.
@@ -261,7 +291,7 @@ def newer(
         if version.number == number + 1 and version.modified_s >= before_s:
             continue
         try:
-            if uuid_of(io, version.path) == table_uuid:
+            if uuid_in(io, version.path) == table_uuid:
                 return version
         except FileNotFoundError:
             continue
@@ -282,7 +312,7 @@ def strangers(io: FileIO, folder: str, metadata: TableMetadata, pointer: str, be
 
     def one(version: Version) -> str:
         try:
-            found = uuid_of(io, version.path)
+            found = uuid_in(io, version.path)
         except FileNotFoundError:
             return ""
         if found is None:

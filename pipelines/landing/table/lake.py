@@ -32,7 +32,7 @@ from pipelines.landing.catalogs.keys import SIGNING, keys_of
 from pipelines.landing.catalogs.profiles import PROFILE_PROPERTY, SIGNED, expanded
 from pipelines.landing.table import commands, object_store, second_look
 from pipelines.landing.table.contract import Contract, partition_spec
-from pipelines.landing.table.former import Former, gone_with, look_for
+from pipelines.landing.table.former import Former, gone_with, look_for, lost
 from pipelines.landing.table.home import CATALOG, HOME_VARIABLE, home
 from pipelines.landing.table.sql_catalog import (
     BUSY_TIMEOUT_S,
@@ -48,7 +48,7 @@ from pipelines.landing.table.trouble import is_storage, masked, not_taken, stora
 from sls_io.coordination.database import DRIVERS
 from sls_io.values.cures import Cure, Do
 from sls_io.values.deadline import Answer, NoAnswer, answered, current
-from sls_io.values.errors import ConfigError, InvariantBroken, LedgerBroken, SlsError, printable
+from sls_io.values.errors import ConfigError, InvariantBroken, SlsError, printable
 
 SWEEP_FLOOR_S = 24 * 3600.0
 """No orphan younger than this is ever swept; a file older than half of it is not published."""
@@ -230,7 +230,7 @@ class Lake:
         # was in the catalog before any of them was, so whoever has found files looks there again.
         if former is None or (found := self._load(table, deadline_s)) is not None:
             return found
-        raise lost(self, table, former)
+        raise lost(self.place, table, former)
 
     def former(self, table: str, *, deadline_s: float = ANSWER_S) -> Former | None:
         """What the storage says of a table that is not in the catalog. Raises ConfigError as `load`."""
@@ -354,15 +354,6 @@ class Lake:
             raise ConfigError(unreachable(self, error)) from error
 
 
-def uuid_of(table: Table | None) -> str:
-    """Which table this is, whatever name and catalog it has by now; "" of none.
-
-    A name says less: begun anew the table has the same one, and other rows. What moves to another catalog, or
-    is registered again, keeps its UUID.
-    """
-    return str(table.metadata.table_uuid) if table is not None else ""
-
-
 def unreachable(lake: Lake, error: BaseException) -> str:
     """One sentence for a catalog that does not answer; never shows credentials in an address."""
     if why := not_taken(error):
@@ -378,23 +369,6 @@ def unreachable(lake: Lake, error: BaseException) -> str:
     return (
         f"the Iceberg catalog ({lake.place}) cannot be reached ({kind}: {masked(error)}); "
         f"check PYICEBERG_CATALOG__LAKE__* or {HOME_VARIABLE}"
-    )
-
-
-def lost(lake: Lake, table: str, former: Former) -> LedgerBroken:
-    """The error for a table that the catalog has lost: what was found, and what can be done."""
-    elsewhere = "where metadata was written to another folder (write.metadata.path): names the newest of it"
-    back = (
-        commands.REGISTER.plus(does="puts the newest metadata back")
-        if former.registrable
-        else commands.REGISTER.plus("--metadata", "FILE", does=elsewhere)
-    )
-    new = Do("where the catalog is new: give it a folder of its own, PYICEBERG_CATALOG__LAKE__WAREHOUSE")
-    return LedgerBroken(
-        f"table {table} is not in the catalog ({lake.place}), but there "
-        f"{'may have been' if former.of_others else 'was'} one: {'; '.join(former.found)}. "
-        "Nothing was landed",
-        cures=(Do("restore the catalog"), *([new] if former.of_others else []), back, commands.START_OVER),
     )
 
 

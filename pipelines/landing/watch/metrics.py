@@ -30,7 +30,8 @@ from pipelines.landing.ledger.mirror import Mirrored
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run import textfile
 from pipelines.landing.run.textfile import Samples, labels
-from pipelines.landing.table.lake import Lake, uuid_of
+from pipelines.landing.table.former import uuid_of
+from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import (
     FINDINGS,
     Finding,
