@@ -17,6 +17,8 @@ the last. Every column of every row must be the twin's, but for what the documen
 - a key that is declared `drop` or `hash` by now has no plain value left, in no row. In a row without an error
   the digest is that of the text that stood in the column, whatever bytes it was read from
 - bytes that were withheld by the first contract stay withheld
+- a contract that says no more `drop` or `hash` of a key is refused until a person has said that its values
+  may land as they are sent (`table columns --plain`)
 """
 
 import math
@@ -39,10 +41,13 @@ from fuzz.lane import Broken, drawn
 from pipelines.landing.commit.planned import execute
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.operations.columns import plan_columns
 from pipelines.landing.operations.mend import plan_mend
 from pipelines.landing.run.driver import Run
 from pipelines.landing.table.lake import Lake
+from pipelines.landing.table.names import protected_keys
 from sls_io.emulator import Emulator, Limits
+from sls_io.values.errors import ConfigError
 from sls_io.wire.client import SlsClient
 
 PROJECT = "fuzz"
@@ -132,6 +137,7 @@ class Reread:
     def _mend(self, lake: Lake, logstore: Logstore, modes: tuple[Literal["errors", "rest"], ...]) -> None:
         """Both modes, and once more, which must change nothing; then the proof."""
         with SlsClient(logstore.service) as client:
+            self._lift(lake, logstore, client)
             for mode in modes:
                 planned = plan_mend(lake, logstore, client, HOURS, kept_in=mode)
                 self.counts[f"{mode}: rows changed"] += planned.view.changed
@@ -144,6 +150,22 @@ class Reread:
             proof = verify(logstore, lake, client, pull=True)
             if not proof.ok:
                 raise Broken(f"{proof}")
+
+    def _lift(self, lake: Lake, logstore: Logstore, client: SlsClient) -> None:
+        """Say of keys that the contract protects no more that they may land as they are sent; before that
+        nothing is read again."""
+        table = lake.load(logstore.table)
+        has = protected_keys(table.properties) if table is not None else frozenset[str]()
+        plain = has - kept_logs.hidden_by(dict(logstore.columns)).keys()
+        if not plain:
+            return
+        try:
+            plan_mend(lake, logstore, client, HOURS)
+        except ConfigError:
+            self.counts["contracts that were refused first"] += 1
+        else:
+            raise Broken(f"values of {sorted(plain)} would land as they were sent, and nobody was asked")
+        execute(lake, plan_columns(lake, logstore, renamed={}, retyped=(), plain=plain))
 
     def _logstore(self, name: str, columns: Types) -> Logstore:
         return Logstore.model_validate(

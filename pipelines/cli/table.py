@@ -159,6 +159,13 @@ def _renaming(text: str) -> tuple[str, str]:
         help="Put sls-lake's own and the declared columns back that other hands dropped, renamed or began "
         "anew: older rows show their values again. What took a name since gets another one.",
     ),
+    click.option(
+        "--plain",
+        multiple=True,
+        metavar="KEY",
+        help="Let values of a key land as they are sent that settings had as drop or hash; what the settings "
+        "say counts again. May be given again.",
+    ),
 )
 def columns(
     lake: Lake,
@@ -167,13 +174,16 @@ def columns(
     renamed: tuple[tuple[str, str], ...],
     retyped: tuple[str, ...],
     restored: bool,
+    plain: tuple[str, ...],
 ) -> Decision[Any]:
     """Show the table's columns beside the declared ones; rename some, retype them or put them back.
 
     No file is written anew: rows that are there keep what they have. sls-lake backfill --mode replace lands
     hours again with the new type, as far as the service still has them.
     """
-    return plan_columns(lake, logstore, renamed=dict(renamed), retyped=retyped, restored=restored)
+    return plan_columns(
+        lake, logstore, renamed=dict(renamed), retyped=retyped, restored=restored, plain=plain
+    )
 
 
 @decision(

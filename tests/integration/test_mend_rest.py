@@ -11,10 +11,13 @@ from pipelines.landing.commit.planned import Planned, Tools, execute
 from pipelines.landing.ledger.codec import VERB_KEY
 from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.summary import summary_of
+from pipelines.landing.operations.columns import plan_columns
 from pipelines.landing.operations.mend import Kept, Mend, plan_mend
 from pipelines.landing.operations.replace import execute_replace, plan_replace
+from pipelines.landing.table import commands
+from pipelines.landing.table.names import protected_keys
 from sls_io.decoding.nested import digest
-from sls_io.values.errors import LandingConflict
+from sls_io.values.errors import ConfigError, LandingConflict
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, World, group
 from tests.worlds.two_runs import At
@@ -201,9 +204,77 @@ def test_rows_of_older_settings_that_land_before_the_commit_stop_it(half_landed:
     with world.client as client:
         whole = plan_mend(world.lake, later, client, ALL, kept_in="rest")
         execute(world.lake, whole)
-    assert any("ask again once they have ended" in note.text for note in whole.view.said())
+    assert whole.view.protects == ("pin", "user")
     assert "4711" not in repr(world.table_rows()) and "ann" not in repr(world.table_rows())
     world.assert_proved()
+
+
+@pytest.mark.parametrize("rows_before", [True, False])
+def test_once_plain_values_were_taken_out_a_run_of_older_settings_lands_nothing(
+    half_landed: World, rows_before: bool
+) -> None:
+    """Also one that was on its way, and where there was nothing to take out."""
+    world, later = half_landed, half_landed.changed(columns=HIDING)
+    hours = ALL if rows_before else range(HOUR0 + 1, HOUR0 + 2)
+
+    def purge() -> None:
+        with world.client as client:
+            plan = plan_mend(world.lake, later, client, hours, kept_in="rest")
+        assert (bool(plan.view.files), plan.view.protects) == (rows_before, ("pin", "user"))
+        execute(world.lake, plan)
+
+    before = world.identities()
+    on_its_way, later_one = {"on_event": At("publish.built", purge)}, dict[str, At]()
+    for how in (on_its_way, later_one):
+        with pytest.raises(
+            ConfigError, match="values of 'pin', 'user' may not land as they are sent"
+        ) as told:
+            world.land(**how)
+        assert commands.plain("pin", "user") in told.value.cures
+    assert world.identities() == before and protected_keys(world.table.properties) == {"pin", "user"}
+    world.land(logstore=later)
+    assert len(world.table_rows()) == 4
+    assert repr(world.table_rows()).count("4711") == (0 if rows_before else 2 + 1)
+    world.assert_proved()
+
+
+def test_values_land_as_they_are_sent_again_once_somebody_has_said_so(half_landed: World) -> None:
+    world, later = half_landed, half_landed.changed(columns={**HIDING, "mail": "drop"})
+    with world.client as client:
+        execute(world.lake, plan_mend(world.lake, later, client, ALL, kept_in="rest"))
+        with pytest.raises(ConfigError, match="'mail', 'pin', 'user'"):
+            plan_replace(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1))
+    other_way = {"n": "long", "user": "drop", "pin": "hash"}
+    for wrong in ({"plain"}, {"user", "n"}):
+        with pytest.raises(ConfigError, match=r"has no key '\w+' as drop or hash; it has mail, pin, user"):
+            plan_columns(world.lake, world.logstore, renamed={}, retyped=(), plain=wrong)
+
+    shown = plan_columns(world.lake, world.logstore, renamed={}, retyped=()).view.columns
+    assert [view.name for view in shown if "was drop or hash" in view.note] == ["user", "mail", "pin"]
+
+    said = plan_columns(world.lake, world.logstore, renamed={}, retyped=(), plain={"mail"})
+    execute(world.lake, said)
+
+    assert said.view.changes == ("values of mail land as they are sent, where the settings say so",)
+    world.land(logstore=world.changed(columns=other_way))
+    aside, lifted = {"user": "user_hash"}, {"user", "pin"}
+    execute(world.lake, plan_columns(world.lake, world.logstore, renamed=aside, retyped=(), plain=lifted))
+    assert protected_keys(world.table.properties) == frozenset()
+    with world.client as client:
+        plan = plan_replace(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1))
+        execute_replace(world.lake, plan, Tools(engine=world.engine))
+    assert [row["user"] for row in world.table_rows()] == ["ann"] * 4
+    world.assert_proved()
+
+
+def test_a_column_that_somebody_dropped_is_not_forgotten_over_a_key_that_may_land(half_landed: World) -> None:
+    """`table columns` says that all columns are as a person wants them, and only of a table that is sound."""
+    world = half_landed
+    world.land(logstore=world.changed(columns={**BEFORE, "user": "hash"}))
+    with world.table.update_schema() as update:
+        update.delete_column("user")
+    with pytest.raises(ConfigError, match="was dropped by other hands"):
+        plan_columns(world.lake, world.logstore, renamed={}, retyped=(), plain={"user"})
 
 
 @pytest.mark.parametrize("mode", ["rest", "errors"])
@@ -227,6 +298,7 @@ def test_a_digest_that_came_to_the_rest_is_not_hashed_again(world: World) -> Non
     world.at(HOUR0_S + 3700)
     world.land()
     without = {"n": "long", "status": "long"}
+    execute(world.lake, plan_columns(world.lake, world.logstore, renamed={}, retyped=(), plain={"user"}))
     with world.client as client:
         logstore = world.changed(columns=without)
         execute(world.lake, plan_mend(world.lake, logstore, client, ALL))

@@ -57,12 +57,16 @@ def test_single_rows_values_and_pauses_that_end_with_the_old_table_are_said(
         ("shards", "pause", "1"),
     ):
         assert command(*words, "--execute")["code"] == 0, words
+    started.put(1)
+    started.emulator.admin.advance(60)
+    started.land(logstore=started.changed(columns={**started.logstore.columns, "who": "drop"}))
     lose_row(started)
 
     dry = command("table", "start-over")
 
     assert dry["removed"] == 4
-    removal, values, pause = dry["ends"]
+    removal, values, plain, pause = dry["ends"]
+    assert "as they are sent, by key who:" in plain
     assert removal.startswith("removed for good, of 2 receive hours: 4 rows;")
     assert "by column n: 1:" in values and pause.startswith("paused: shards 1:")
     text = command("table", "start-over", json=False)["text"]

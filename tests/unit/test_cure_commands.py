@@ -26,6 +26,7 @@ MADE = {
     "made_group": commands.made_group("audit"),
     "resume": commands.resume([0, 3]),
     "retype": commands.retype("n"),
+    "plain": commands.plain("user", "pin"),
     "of_hours": commands.of_hours(commands.REPLACE, "--from 2026-09-21-13:00 --to 2026-09-21-14:00"),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)

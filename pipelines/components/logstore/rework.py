@@ -117,7 +117,7 @@ def mended(
         told = versions_told(instance, bronze, hours)
         tools = Tools(engine=spark.engine())
         # Asked a second time nothing would change, and that is no failure: the hours are done.
-        snapshot = planned.carry_out(lake, tools).snapshot if view.files else None
+        snapshot = planned.carry_out(lake, tools).snapshot if planned.needed else None
     tags = {h: metadata.version_tags(told.get(h) if snapshot is None else snapshot) for h in hours}
     if snapshot is not None:
         shown["snapshot"] = dg.MetadataValue.text(str(snapshot))

@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import NestedField
 
 from pipelines.landing.commit import authored
@@ -37,7 +38,7 @@ from pipelines.landing.table.contract import (
     widens,
 )
 from pipelines.landing.table.lake import Lake
-from pipelines.landing.table.names import check_names
+from pipelines.landing.table.names import check_names, protected_keys, unprotected
 from sls_io.values.errors import ConfigError, printable
 
 
@@ -73,12 +74,14 @@ def plan_columns(
     renamed: Mapping[str, str],
     retyped: Collection[str],
     restored: bool = False,
+    plain: Collection[str] = (),
 ) -> Planned[Columns]:
     """The columns, after some got another name (old name -> new) and some the type that is declared.
 
     `restored`: before that, sls-lake's own and the declared ones are put back under the ids that files have
-    them by. Changes nothing. Raises ConfigError for a column that is not there or may not change, and when
-    nothing has landed; LedgerBroken for a table that cannot be written to.
+    them by. `plain`: keys that the table has as drop or hash, and that may land as they are sent. Changes
+    nothing. Raises ConfigError for a column or a key that is not there or may not change, and when nothing
+    has landed; LedgerBroken for a table that cannot be written to.
 
     The plan has no `again`: a landing that commits meanwhile may have added columns, and then what a person
     agreed to is another list.
@@ -87,7 +90,7 @@ def plan_columns(
     table, schema, held = place.table, place.table.schema(), held_columns(place.table)
     contract = Contract.from_columns(logstore.columns)
     after = _restored(schema, held, contract) if restored else schema
-    if renamed or retyped:
+    if renamed or retyped or plain:
         contract.check_held(after, held)
     aside = {name: _aside(name, after, contract) for name in retyped}
     names = {**renamed, **{name: new for name, new in aside.items() if new}}
@@ -95,17 +98,28 @@ def plan_columns(
     if retyped:
         last = table.metadata.last_column_id
         after = contract.evolve(after, last_column_id=last, schema_id=schema.schema_id, only=retyped) or after
-    views = tuple(_views(after, contract, {} if names else held))
-    view = Columns(logstore.table, views, tuple(_changes(schema, after, table.metadata.last_column_id)))
-    if after == schema:
+    lifted = unprotected(table.properties, plain)
+    refused = protected_keys({**table.properties, **lifted}).difference(map(bytes.decode, contract.pii))
+    views = tuple(_with_protected(_views(after, contract, {} if names else held), refused))
+    changes = (
+        *_changes(schema, after, table.metadata.last_column_id),
+        *(f"values of {name} land as they are sent, where the settings say so" for name in sorted(plain)),
+    )
+    view = Columns(logstore.table, views, changes)
+    if not changes:
         return Planned(view, place, None, nothing=f"no column of {view.table} changes")
-    number = next_schema_id(table.metadata)
-    new = Schema(*after.fields, schema_id=number, identifier_field_ids=schema.identifier_field_ids)
-    # Columns that are as they were once are a schema that the table has. It goes by that one's id: a REST
-    # server would not add it again under another, and the snapshot would name a schema that is not there.
-    known = next((s for s in table.metadata.schemas if s == new), new)
-    change = authored.unchanged(place.head, place.state, Deed(Operation.COLUMNS, "; ".join(view.changes)))
-    return Planned(view, place, replace(change, schema=known))
+    change = authored.unchanged(place.head, place.state, Deed(Operation.COLUMNS, "; ".join(changes)))
+    new = None if after == schema else _numbered(after, table.metadata)
+    return Planned(view, place, replace(change, schema=new, properties=lifted))
+
+
+def _numbered(schema: Schema, metadata: TableMetadata) -> Schema:
+    """The table's next schema. Columns that are as they were once are a schema that the table has: it goes by
+    that one's id. A REST server would not add it again under another, and the snapshot would name a schema
+    that is not there."""
+    number, keys = next_schema_id(metadata), metadata.schema().identifier_field_ids
+    new = Schema(*schema.fields, schema_id=number, identifier_field_ids=keys)
+    return next((known for known in metadata.schemas if known == new), new)
 
 
 def _field(schema: Schema, name: str) -> NestedField:
@@ -215,6 +229,19 @@ def _views(schema: Schema, contract: Contract, held: Held) -> Iterator[ColumnVie
         what = displaced(schema, held, name)
         note = f"{what}, nothing lands: --restore puts it back" if what else "is made by the next landing"
         yield ColumnView(name, "", column.text, note)
+
+
+def _with_protected(views: Iterable[ColumnView], refused: Collection[str]) -> Iterator[ColumnView]:
+    """The columns, and which keys the settings would land as they are sent, and the table does not let them.
+    A key may have no column."""
+    was, left = (
+        "was drop or hash, nothing lands: --plain {} lets its values land as they are sent",
+        set(refused),
+    )
+    for view in views:
+        yield replace(view, note=was.format(view.name)) if view.name in left else view
+        left.discard(view.name)
+    yield from (ColumnView(name, "", "", was.format(name)) for name in sorted(left))
 
 
 def _changes(before: Schema, after: Schema, last: int) -> Iterator[str]:

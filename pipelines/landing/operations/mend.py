@@ -48,6 +48,7 @@ from pipelines.landing.spark.session import Engine
 from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract, partition_of, rows_of
 from pipelines.landing.table.lake import Lake
+from pipelines.landing.table.names import protected_keys, protection
 from pipelines.landing.transform import Transform
 from sls_io.values.cures import Cure
 from sls_io.values.errors import ConfigError, InvariantBroken, LandingConflict
@@ -73,10 +74,10 @@ class Mend(Effect):
     barred   rows that would leave, since they turn out to have a value that may not land
     unread   rows of these hours with an error, where only others are read again; their hours `reread`
     left     cause -> rows that would still have it
-    hides    whether plain values are taken out of all rows
+    protects keys that the table has as drop or hash from then on, and had not
     """
 
-    QUIET = frozenset({"unread", "reread", "hides"})
+    QUIET = frozenset({"unread", "reread", "protects"})
 
     mode: Kept
     table: str
@@ -89,7 +90,7 @@ class Mend(Effect):
     barred: int = 0
     unread: int = 0
     reread: str = ""
-    hides: bool = False
+    protects: tuple[str, ...] = ()
 
     @property
     def headline(self) -> str:
@@ -102,10 +103,10 @@ class Mend(Effect):
                 "bytes that they keep, and not by this",
                 "warn",
             )
-        if self.hides and self.files:
+        if self.protects:
             yield Note(
-                "runs that began before the settings changed may still land plain values; ask again once "
-                "they have ended"
+                "from then on nothing lands by settings that do not say drop or hash of "
+                f"{', '.join(self.protects)}"
             )
 
     def then(self) -> Iterable[Cure]:
@@ -283,6 +284,10 @@ class _Mending:
             added=files,
             window_origin=self.place.origin.id,
             schema=self.rereading.schema if self.evolved else None,
+            same_rows=not self.tasks,
+            properties=protection(
+                now.table.properties, Contract.from_columns(self.rereading.logstore.columns).pii
+            ),
         )
 
     def _changing(self, engine: Engine | None, now: Place, tasks: list[FileScanTask]) -> int:
@@ -322,6 +327,8 @@ def plan_mend(
             tasks.append(task)
     errors = And(slices.mine(place, hours), NotNull(term="__error__"))
     unread = live_rows(place.table, where=errors) if kept_in == "rest" else 0
+    had, hides = protected_keys(place.table.properties), contract.pii if kept_in == "rest" else ()
+    protects = tuple(sorted(name for name in map(bytes.decode, hides) if name not in had))
     view = Mend(
         kept_in,
         place.name,
@@ -334,9 +341,9 @@ def plan_mend(
         whole.barred,
         unread,
         spans(hours)[0] if unread else "",
-        hides=kept_in == "rest" and bool(contract.pii),
+        protects,
     )
-    if not tasks:
+    if not (tasks or protects):
         return Planned(view, place, None, nothing=f"no row of these hours of {view.table} would change")
     later = partial(look, lake, logstore, client)
     mending = _Mending(place, later, rereading, evolved is not None, tuple(tasks))

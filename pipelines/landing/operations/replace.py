@@ -60,6 +60,7 @@ from pipelines.landing.run.write import WrittenWindow
 from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
+from pipelines.landing.table.names import protection
 from sls_io.planning.plan import only, plan_fill
 from sls_io.planning.survey import survey_hours
 from sls_io.planning.values import LedgerChange, PlannedWindow, Survey
@@ -401,6 +402,7 @@ def _change(coming: _Replacing, current: PlannedUndo, attempt: Attempt) -> autho
         windows=landed,
         window_origin=place.origin.id,
         schema=coming.schema,
+        properties=protection(place.table.properties, Contract.from_columns(coming.logstore.columns).pii),
     )
 
 

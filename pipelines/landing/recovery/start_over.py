@@ -46,6 +46,7 @@ from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.former import new_location, number_of, place_of
 from pipelines.landing.table.lake import Lake, unreachable
+from pipelines.landing.table.names import protected_keys
 from pipelines.landing.table.trouble import storage_trouble
 from sls_io.values.errors import (
     ConfigError,
@@ -188,15 +189,22 @@ def _ends(candidate: Candidate, state: TableState) -> Iterator[str]:
                 f"no receive hour before {hour_text(hour)} lands any more{_of(state, origin)}: that ends; "
                 f"`start: {hour_text(hour)}` in the defs.yaml, before the next landing, keeps them out"
             )
-    if bars := forgotten.bars.values:
-        names = {field.field_id: field.name for field in candidate.metadata.schema().fields}
-        counts = Counter(names.get(bar.field, f"id {bar.field}") for bar in bars)
-        columns = ", ".join(f"{name}: {count:,}" for name, count in sorted(counts.items()))
-        yield f"values that may not land, by column {columns}: that ends, and rows with them land"
+    yield from _kept_out(candidate, state)
     for origin, shards in sorted(state.paused.items()):
         if shards:
             named = ", ".join(map(str, sorted(shards)))
             yield f"paused{_of(state, origin)}: shards {named}: that ends, and they land"
+
+
+def _kept_out(candidate: Candidate, state: TableState) -> Iterator[str]:
+    """Values that may not land, and that may not as they are sent."""
+    if bars := state.forgotten.bars.values:
+        names = {field.field_id: field.name for field in candidate.metadata.schema().fields}
+        counts = Counter(names.get(bar.field, f"id {bar.field}") for bar in bars)
+        columns = ", ".join(f"{name}: {count:,}" for name, count in sorted(counts.items()))
+        yield f"values that may not land, by column {columns}: that ends, and rows with them land"
+    if keys := ", ".join(sorted(protected_keys(candidate.metadata.properties))):
+        yield f"values that may not land as they are sent, by key {keys}: that ends, the settings alone count"
 
 
 def _of(state: TableState, origin: str) -> str:

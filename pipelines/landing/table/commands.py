@@ -84,6 +84,12 @@ def retype(*columns: str) -> Call:
     )
 
 
+def plain(*keys: str) -> Call:
+    """Values of these keys may land as they are sent."""
+    words = (word for name in keys for word in ("--plain", name))
+    return Call(("table", "columns", *words), does="lets them land as they are sent")
+
+
 def of_hours(call: Call, span: str, does: str = "") -> Call:
     """The same for the receive hours of `span`, as `reading.spans` writes them."""
     return call.plus(*span.split(), does=does)

@@ -1,4 +1,5 @@
-"""What a declared key may be called, asked when a logstore's settings are read: before anything runs.
+"""What a declared key may be called, asked when a logstore's settings are read, before anything runs;
+and which keys may not land as they are sent, asked of the table at each commit.
 
 A name that is refused here costs a line in a settings file. One that got through would be a column of the
 table for good, since a column is never taken out. Story: a key `_file` is declared, the first landing adds
@@ -9,8 +10,10 @@ Worked example: `Status` beside `status` is refused, as is `_FILE`, `__x` (the s
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
+from pipelines.landing.table import commands
+from sls_io.values.cures import Do
 from sls_io.values.errors import ConfigError, printable
 
 RESERVED = frozenset(
@@ -29,6 +32,10 @@ RESERVED = frozenset(
 )
 """Names of Iceberg's metadata columns (`org.apache.iceberg.MetadataColumns`). Spark reads no table with
 a column of such a name, or makes no changelog of it. Their case does not count, since it tells none apart."""
+
+PROTECTED_PROPERTY = "sls-lake.protected"
+"""Of a table: the keys whose values may not land as they are sent, as names and blanks. It is no part of a
+ledger: a rollback to a landing from before such a declaration does not end it."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,254}")
 _REST = "__rest__"
@@ -76,3 +83,40 @@ def _check(name: str) -> None:
             f"most 255, not beginning with a digit); leave it out, its values are then in {_REST}",
             name,
         )
+
+
+def protected_keys(properties: Mapping[str, str]) -> frozenset[str]:
+    """The keys that settings of the table had as `drop` or `hash` when something was committed."""
+    return frozenset(properties.get(PROTECTED_PROPERTY, "").split())
+
+
+def protection(properties: Mapping[str, str], protects: Iterable[bytes]) -> dict[str, str]:
+    """What a commit of rows under settings that protect these keys has to set of the table; {}: nothing.
+
+    Story: `user` is declared `hash`, and the plain values are taken out of all rows. A deployment that still
+    has the settings of before lands an hour later, or a run that had begun before. Without a word in the
+    table plain values would be there again, and nobody would look. So a table that says more than the
+    settings do takes no row. Raises ConfigError then.
+
+    Worked example: the table says `user`, the settings protect `user` and `phone`: it will say both. With
+    settings that have `user: string`, or do not name it, nothing lands.
+    """
+    has, wanted = protected_keys(properties), frozenset(map(bytes.decode, protects))
+    if plain := sorted(has - wanted):
+        named = ", ".join(repr(printable(name)) for name in plain)
+        raise ConfigError(
+            f"values of {named} may not land as they are sent: its table had settings that say drop or "
+            "hash, and these do not; nothing was changed",
+            cures=(Do("declare them drop or hash"), commands.plain(*plain)),
+        )
+    return {} if wanted <= has else {PROTECTED_PROPERTY: " ".join(sorted(wanted))}
+
+
+def unprotected(properties: Mapping[str, str], plain: Collection[str]) -> dict[str, str]:
+    """What to set of a table so that values of these keys may land as they are sent; {}: nothing. Raises
+    ConfigError for a key that is not protected."""
+    has, free = protected_keys(properties), frozenset(plain)
+    if strange := sorted(free - has):
+        known = ", ".join(sorted(has)) or "none"
+        raise ConfigError(f"the table has no key {printable(strange[0])!r} as drop or hash; it has {known}")
+    return {PROTECTED_PROPERTY: " ".join(sorted(has - free))} if free else {}
