@@ -45,12 +45,12 @@ from pipelines.landing.recovery.candidates import (
 from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.former import new_location, number_of, place_of
-from pipelines.landing.table.lake import Lake, unreachable
-from pipelines.landing.table.trouble import storage_trouble
+from pipelines.landing.table.lake import Lake
+from pipelines.landing.table.trouble import storage_trouble, unanswered
 from sls_io.values.errors import (
     ConfigError,
-    LandingUnknown,
     LedgerBroken,
+    TransportError,
 )
 from sls_io.values.window import IntervalSet
 from sls_io.wire.client import SlsClient
@@ -238,9 +238,9 @@ def start_over(lake: Lake, decided: PlannedStart) -> Table:
                 )
             )
         except OSError as error:
-            raise ConfigError(f"{storage_trouble(decided.location, error)}; nothing was changed") from error
+            raise TransportError(f"{storage_trouble(decided.location, error)}; run it again") from error
         except Exception as error:  # every catalog has its own exceptions
-            raise LandingUnknown(f"{unreachable(lake, error)}; asking for the same again is safe") from error
+            raise unanswered(lake.place, error) from error
         if not done:
             raise catalog_changed(name)
         made.what = f"a new, empty table {name} in {decided.location} is committed"
