@@ -17,7 +17,14 @@ from pyiceberg.types import NestedField
 
 from pipelines.landing.ledger import codec, epochs
 from pipelines.landing.ledger.epochs import Epoch
-from pipelines.landing.ledger.reading import BY_VALUE, REWRITE, entries_in, loaded_again, manifests_of
+from pipelines.landing.ledger.reading import (
+    BY_VALUE,
+    REWRITE,
+    as_of_now,
+    entries_in,
+    loaded_again,
+    manifests_of,
+)
 from pipelines.landing.ledger.summary import (
     adopted_of,
     check_windows,
@@ -103,6 +110,16 @@ def read_state(table: Table, *, newest: bool = True, columns: bool = True) -> Ta
     check_removed(table)
     _check_origins(table, state)
     return state
+
+
+def landed_by_now(table: Table, ledger: Ledger) -> tuple[Table, Ledger]:
+    """The table as of now, with the ledger of the same origin: asked before logs are called lost.
+
+    Story: a proof reads for an hour what the table had at its begin. Meanwhile runs land what waited at the
+    edge of retention, and then that takes it. By the ledger of the proof it is lost.
+    """
+    now = as_of_now(table)
+    return now, facts(now, damaged_too=True).ledgers.get(ledger.origin, ledger)
 
 
 def facts(table: Table, *, damaged_too: bool = False) -> TableState:
