@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
+from pipelines.landing.commit.lost_answer import loaded_again
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.trouble import unreachable
-from sls_io.values.errors import ConfigError, TransportError
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ConfigError, LandingUnknown, TransportError
 from tests.faults.forked_run import disk
 from tests.worlds.catalog_outage import Outage
 from tests.worlds.command_line import Command
+from tests.worlds.lost_metadata import remove_newest_metadata
 from tests.worlds.one_logstore import World, make_lake
 from tests.worlds.printed_cures import ways
 
@@ -109,6 +112,14 @@ def test_a_catalog_that_is_away_is_no_wrong_call_of_any_verb(world: World, comma
         outage.end()
     assert {each["code"] for each in said} == {EXIT_FAILED}, said
     assert all("Iceberg catalog" in str(each) for each in said)
+
+
+def test_metadata_that_is_gone_says_nothing_of_a_commit_whose_answer_was_lost(world: World) -> None:
+    name, uuid = world.logstore.table, str(world.table.metadata.table_uuid)
+    newest = remove_newest_metadata(world)
+    newest.rename(newest.with_suffix(".aside"))
+    with pytest.raises(LandingUnknown, match="the next run reads the table and knows"):
+        loaded_again(world.lake, name, uuid, clock=SYSTEM_CLOCK, seconds_max=0.3)
 
 
 def test_settings_that_no_catalog_opens_with_are_a_wrong_call(tmp_path: Path) -> None:

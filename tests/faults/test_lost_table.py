@@ -103,7 +103,7 @@ GONE: dict[Callable[[World], Path], str] = {
     remove_warehouse: "the whole warehouse",
     remove_table_folder: "the table's folder",
     remove_metadata_folder: "its metadata folder",
-    remove_newest_metadata: "is gone. Nothing was changed",
+    remove_newest_metadata: "is gone",
 }
 """What is removed under a catalog whose row stays -> what is said of it."""
 

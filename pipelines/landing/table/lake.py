@@ -431,12 +431,12 @@ def _no_metadata(lake: Lake, error: UnreadableMetadata) -> NoMetadata:
     ways = (Do("restore it"), *_ways(lake, error.table, error.location))
     if isinstance(error.cause, FileNotFoundError):
         hint = f", and with it {printable(more)}: is the warehouse where it was?" if more else ""
-        return NoMetadata(f"{told} is gone{hint or '. Nothing was changed'}", cures=ways)
+        return NoMetadata(f"{told} is gone{hint}", cures=ways)
     if wrong:
-        return NoMetadata(f"{told} was cut off or overwritten ({wrong}). Nothing was changed", cures=ways)
+        return NoMetadata(f"{told} was cut off or overwritten ({wrong})", cures=ways)
     return NoMetadata(
         f"{told} is whole, but PyIceberg cannot follow what it says ({type(error.cause).__name__}): a "
-        "later release of Iceberg wrote it, or somebody by hand. Nothing is lost, nothing was changed",
+        "later release of Iceberg wrote it, or somebody by hand. Nothing is lost",
         cures=(Do("take that change back, or upgrade sls-lake"),),
         whole=True,
     )
