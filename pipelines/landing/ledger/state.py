@@ -47,7 +47,7 @@ from pipelines.landing.table.trouble import is_storage, storage_trouble
 from pipelines.landing.table.usable import check_usable
 from sls_io.values.claim import Ledger
 from sls_io.values.cures import Call, Cure, Do
-from sls_io.values.errors import Breach, LedgerBroken, TransportError
+from sls_io.values.errors import Breach, LedgerBroken, TransportError, amount
 
 _OF_CONTRACT = frozenset({Operation.COLUMNS, Operation.ERRORS, Operation.REPLACE, Operation.REST})
 _OTHERS_NAMED_MAX = 3
@@ -451,7 +451,8 @@ def _check_origins(table: Table, state: TableState) -> None:
                 cures=(REWRITE,),
             )
         raise LedgerBroken(
-            f"table {name} has {least} rows, its ledger knows {known}: rows of unknown origin were added",
+            f"table {name} has {amount(least, 'row')}, its ledger knows {known}: rows of unknown origin "
+            "were added",
             cures=(commands.VERIFY.plus(does="names what takes them out, and what keeps them"),),
             kind=Breach.FOREIGN,
         )

@@ -51,6 +51,7 @@ from sls_io.values.errors import (
     ConfigError,
     LedgerBroken,
     TransportError,
+    amount,
 )
 from sls_io.values.window import IntervalSet
 from sls_io.wire.client import SlsClient
@@ -177,9 +178,9 @@ def _ends(candidate: Candidate, state: TableState) -> Iterator[str]:
             for pair in gone.hours.minus(IntervalSet.of([(0, forgotten.before(origin))]))
         )
         count = sum(end - begin for begin, end in single)
-        hours = f", of {count:,} receive hour{'s' * (count > 1)}" if count else ""
+        hours = f", of {amount(count, 'receive hour')}" if count else ""
         yield (
-            f"removed for good{hours}: {rows:,} row{'s' * (rows > 1)}; the new table does not know it, and "
+            f"removed for good{hours}: {amount(rows, 'row')}; the new table does not know it, and "
             "what the service still has of them lands again"
         )
     for origin in origins:
