@@ -42,7 +42,7 @@ from pipelines.landing.spark.session import engine_here
 from pipelines.landing.table.lake import Lake
 from sls_io.planning.waits import Why
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
-from sls_io.values.errors import SlsError
+from sls_io.values.errors import SlsError, amount
 from sls_io.values.window import HOUR_S
 from sls_io.wire.client import SlsClient
 
@@ -265,13 +265,13 @@ def by_dagster(output: Output, logstore: Logstore, hours: range, mode: str, url:
         asked_for = {"tags": {"sls/mode": mode}, "config": {"ops": {f"bronze__{logstore.name}": step}}}
     backfill_id = dagster_client.launch(url, ["bronze", logstore.name], *keys, **asked_for)
     try:
-        output.say(f"backfill {backfill_id} of {len(hours)} hours: {url}/runs/b/{backfill_id}")
+        output.say(f"backfill {backfill_id} of {amount(len(hours), 'hour')}: {url}/runs/b/{backfill_id}")
         state = _followed(output, logstore, url, backfill_id)
     except (KeyboardInterrupt, SlsError):
         # Dagster was asked already: whoever lands the same hours without it now would do them twice.
         output.say(f"it goes on in Dagster; to end it, cancel it there: {url}/runs/b/{backfill_id}")
         raise
-    output.say(f"{state.status}: {state.done} of {state.total} hours done, {state.failed} failed")
+    output.say(f"{state.status}: {state.done} of {amount(state.total, 'hour')} done, {state.failed} failed")
     so_far: dict[int, int] = {}
     failures: list[str] = []
     try:
@@ -301,7 +301,7 @@ def _followed(output: Output, logstore: Logstore, url: str, backfill_id: str) ->
 
         def asked() -> dagster_client.Progress:
             found = dagster_client.progress(url, backfill_id)
-            progress.counted(found.done, found.total, f"{found.done:,} of {found.total:,} hours")
+            progress.counted(found.done, found.total, f"{found.done:,} of {amount(found.total, 'hour')}")
             return found
 
         say: Callable[[str], None] = (lambda text: None) if progress.shown else output.say
@@ -318,6 +318,6 @@ def follow(
         clock.sleep(dagster_client.POLL_S)
         state = read()
         if (state.done, state.failed) != (shown.done, shown.failed):
-            say(f"{state.done} of {state.total} hours done")
+            say(f"{state.done} of {amount(state.total, 'hour')} done")
             shown = state
     return state

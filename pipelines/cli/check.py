@@ -14,7 +14,7 @@ from pipelines.cli.output import Output, verb
 from pipelines.landing.projects import examples, names_of_all, written
 from pipelines.landing.table.home import defs_files, project_files, single_files
 from sls_io.values.clock import SYSTEM_CLOCK
-from sls_io.values.errors import ConfigError
+from sls_io.values.errors import ConfigError, amount
 from sls_io.values.named import load
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def check(output: Output, *, path: Path | None) -> None:
     for wrong in strange:
         output.say(f"[red]wrong[/]: {escape(wrong)}")
     bad = sum(bool(each["wrong"]) for each in found) + len(strange)
-    output.say(f"{len(found)} logstore{'s' * (len(found) != 1)} read, {bad} wrong")
+    output.say(f"{amount(len(found), 'logstore')} read, {bad} wrong")
     output.result({"logstores": found, "others_wrong": strange, "ok": not bad}, fails=bool(bad))
 
 

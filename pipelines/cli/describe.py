@@ -19,6 +19,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import TimeLeft, Vitals, findings
 from pipelines.landing.watch.vitals import vitals
+from sls_io.values.errors import amount
 from sls_io.wire.client import SlsClient
 from sls_io.wire.heads import Heads
 
@@ -116,8 +117,8 @@ def show_files(output: Output, files: tuple[HourFiles, ...]) -> None:
     rest = newest[HOURS_SHOWN:]
     if rest:
         output.say(
-            f"and {len(rest):,} older hours: {sum(f.files for f in rest):,} files, "
-            f"{sum(f.rows for f in rest):,} rows, {megabytes(sum(f.size for f in rest))}"
+            f"and {len(rest):,} older hours: {amount(sum(f.files for f in rest), 'file')}, "
+            f"{amount(sum(f.rows for f in rest), 'row')}, {megabytes(sum(f.size for f in rest))}"
         )
 
 

@@ -16,7 +16,7 @@ from pipelines.landing.spark.session import engine_here
 from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.values.cures import Do
-from sls_io.values.errors import ConfigError
+from sls_io.values.errors import ConfigError, amount
 
 _MARKS = {
     Grade.FINE: "[green]fine[/]   ",
@@ -66,4 +66,4 @@ def _instance() -> str:
         raise ConfigError(
             str(error).splitlines()[0], cures=(Do("name a folder from the root on"),)
         ) from error
-    return f"it answers, and knows {runs} runs"
+    return f"it answers, and knows {amount(runs, 'run')}"

@@ -16,6 +16,7 @@ from pipelines.landing.run.report import FIRST_RUN, PlanReport, notes_of
 from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.planning.waits import Why
+from sls_io.values.errors import amount
 from sls_io.wire.client import SlsClient
 
 
@@ -59,7 +60,7 @@ def show(output: Output, report: PlanReport) -> None:
     elif report.first_start:
         output.say(FIRST_RUN.format(table=report.table))
     if report.windows:
-        output.say(f"{len(report.windows)} windows would land, up to {moment(report.until_s)} UTC:")
+        output.say(f"{amount(len(report.windows), 'window')} would land, up to {moment(report.until_s)} UTC:")
         names = ("shard", "hour", "begin", "end")
         output.records([dict(zip(names, window, strict=True)) for window in report.windows])
     elif not any(reason.kind in (Why.AHEAD, Why.FIRST_START) for reason in report.waits.values()):

@@ -23,7 +23,7 @@ from pipelines.landing.spark.session import engine_here
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import TimeLeft, Vitals, findings
 from sls_io.planning.waits import Why
-from sls_io.values.errors import ServiceError, SlsError
+from sls_io.values.errors import ServiceError, SlsError, amount
 
 
 def land_now(output: Output, asked: Logstore) -> None:
@@ -101,7 +101,9 @@ def show(
     if report.hours:
         output.records([{"hour": hour, **record(each)} for hour, each in sorted(report.hours.items())])
     if report.error_rows:
-        output.say(f"{report.error_rows:,} rows could not be typed exactly: kept, see __error__ and __raw__")
+        output.say(
+            f"{amount(report.error_rows, 'row')} could not be typed exactly: kept, see __error__ and __raw__"
+        )
     if report.barred_rows:
         output.say(f"{report.barred_rows:,} rows more were kept out: their values may not land, by decision")
     if report.closed:
@@ -127,8 +129,8 @@ def _in_one_line(report: LandingReport) -> str:
     if not report.rows:
         return f"{report.table}: no new rows; snapshot {report.snapshot_id} moves the ledger on"
     return (
-        f"{report.rows:,} rows into {report.table}, {megabytes(report.raw_bytes)} raw in "
-        f"{report.seconds:.1f} s ({report.raw_mb_per_s:.1f} MB/s), {report.files} files of "
+        f"{amount(report.rows, 'row')} into {report.table}, {megabytes(report.raw_bytes)} raw in "
+        f"{report.seconds:.1f} s ({report.raw_mb_per_s:.1f} MB/s), {amount(report.files, 'file')} of "
         f"{megabytes(report.file_bytes)}, snapshot {report.snapshot_id}"
     )
 

@@ -28,7 +28,7 @@ from pipelines.landing.maintenance.abort import plan_abort
 from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.values.cures import Call
-from sls_io.values.errors import ConfigError
+from sls_io.values.errors import ConfigError, amount
 from sls_io.values.window import HOUR_S
 from sls_io.wire.client import SlsClient
 
@@ -108,7 +108,7 @@ def show_all(output: Output, found: Landings, chosen: list[OneLanding], floor_ho
     """The landings for people, a line each, newest last, and what lies beside them. `floor_hours`: the age of
     an orphan at least."""
     output.say(
-        f"{found.table}: {len(chosen)} of {len(found.found)} landings, snapshots kept since "
+        f"{found.table}: {len(chosen)} of {amount(len(found.found), 'landing')}, snapshots kept since "
         f"{moment(found.kept_from_s) or 'never'} UTC; the time-out is {span(found.timeout_s)}"
     )
     output.records([_row(one) for one in chosen], less=("size", "windows", "first_s"))

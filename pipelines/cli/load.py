@@ -47,14 +47,14 @@ from pipelines.landing.commit.effect import Note
 from sls_io.emulator import Admin
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.cures import Call
-from sls_io.values.errors import ServiceError, SlsError, Throttled, TransportError
+from sls_io.values.errors import ServiceError, SlsError, Throttled, TransportError, amount
 from sls_io.values.settings import Service
 from sls_io.values.window import HOUR_S
 from sls_io.wire.client import SlsClient
 
 
 def _named(service: Service, shards: int) -> tuple[str, str]:
-    return f"project {service.project}", f"logstore {service.logstore} with {shards} shards"
+    return f"project {service.project}", f"logstore {service.logstore} with {amount(shards, 'shard')}"
 
 
 def missing(client: SlsClient, *, shards: int, create_first: bool) -> list[str]:
@@ -242,7 +242,7 @@ def _require_one_source(path: Path | None, rows: int | None, spread_hours: int, 
 def _tell(output: Output, done: Loading) -> None:
     speed = done.raw_bytes / 1e6 / done.seconds if done.seconds else 0.0
     output.say(
-        f"{done.rows:,} rows in {done.groups:,} groups, {megabytes(done.raw_bytes)} raw, "
+        f"{amount(done.rows, 'row')} in {amount(done.groups, 'group')}, {megabytes(done.raw_bytes)} raw, "
         f"into {done.project}/{done.logstore}: {done.seconds:.1f} s, {speed:.1f} MB/s"
     )
     output.say_notes(map(Note, oddities(done, done.time_keys)))
@@ -361,7 +361,7 @@ def _telling(progress: Line, packer: Packer, source: FileLines | NumberedRows) -
 
     def moved(_: int) -> None:
         rate = counts.bytes / 1e6 / max(SYSTEM_CLOCK.monotonic() - started, 0.001)
-        progress.counted(counts.stored, source.total, f"{counts.stored:,} rows, {rate:.1f} MB/s")
+        progress.counted(counts.stored, source.total, f"{amount(counts.stored, 'row')}, {rate:.1f} MB/s")
 
     return moved
 

@@ -29,7 +29,7 @@ from pipelines.landing.projects import named, names_of_all, one_name, written
 from pipelines.landing.suggestion import SAMPLE_LOGS, Contents, Suggested, lines, suggested
 from pipelines.landing.table.home import defs_files
 from sls_io.values.cures import Call
-from sls_io.values.errors import ConfigError, printable
+from sls_io.values.errors import ConfigError, amount, printable
 
 LOGSTORE = "logstore"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,63}", re.ASCII)
@@ -139,7 +139,7 @@ def _sampled(output: Output, source: str, format_name: str, answer: FirstLook) -
         require_answer(answer)
         days = "for ever" if answer.retention_s is None else f"{answer.retention_s / 86_400:g} days"
         output.say(
-            f"looked at the newest {len(answer.logs):,} logs; shards: {answer.shards}; "
+            f"looked at the newest {amount(len(answer.logs), 'log')}; shards: {answer.shards}; "
             f"the service keeps logs {days}"
         )
         return answer.logs, 0
@@ -153,7 +153,7 @@ def _sampled(output: Output, source: str, format_name: str, answer: FirstLook) -
         )
     file = recognised(path, format_name)
     logs = [*islice(parse_file(file, Counts()), SAMPLE_LOGS)]
-    output.say(f"read {path.name} as {file.format_name}: its first {len(logs):,} logs")
+    output.say(f"read {path.name} as {file.format_name}: its first {amount(len(logs), 'log')}")
     if odd := sum(not log.whole for log in logs):
         output.say(
             f"[yellow]{odd:,} of them are no {file.format_name}[/]: each is kept whole under the key `line`; "

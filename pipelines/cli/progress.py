@@ -29,6 +29,7 @@ from rich.progress import (
 from pipelines.landing import json_log
 from pipelines.landing.run.tally import told
 from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import amount
 
 if TYPE_CHECKING:
     from pipelines.landing.spark.session import Engine
@@ -254,7 +255,7 @@ def _read_since(folder: Path) -> Callable[[], str]:
         now_s, mb = SYSTEM_CLOCK.monotonic(), done.raw_bytes / 1e6
         begun_s = now_s if begun_s is None else begun_s
         speed = f", {mb / (now_s - begun_s):,.1f} MB/s" if now_s - begun_s >= 1 else ""
-        return f", {done.pages:,} pages, {done.rows:,} rows, {mb:,.1f} MB{speed}"
+        return f", {amount(done.pages, 'page')}, {amount(done.rows, 'row')}, {mb:,.1f} MB{speed}"
 
     return said
 

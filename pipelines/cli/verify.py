@@ -19,6 +19,7 @@ from pipelines.landing.inspection.whole import every_file, no_file
 from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.metrics import tell_proof
+from sls_io.values.errors import amount
 from sls_io.wire.client import SlsClient
 
 _EXIT: Mapping[Verdict, int] = {VERIFIED: 0, OWED: EXIT_OWED, NOT_VERIFIED: EXIT_FAILED}
@@ -104,20 +105,22 @@ def _say_how_far(output: Output, proof: Proof) -> None:
     counted = sum(shard.windows for shard in proof.shards)
     if proof.since_ms is not None:
         output.say(
-            f"{counted} windows counted one by one: those of snapshots kept since "
+            f"{amount(counted, 'window')} counted one by one: those of snapshots kept since "
             f"{moment(proof.since_ms / 1000)} UTC; older ones are proven by the sums of their shard"
         )
     whole = proof.whole
     if whole.files:
-        output.say(f"{whole.rows:,} rows read in every column: {whole.files:,} files")
+        output.say(f"{amount(whole.rows, 'row')} read in every column: {amount(whole.files, 'file')}")
     if whole.others:
-        output.say(f"of {whole.others:,} files only the columns were read that tell which rows there are")
+        output.say(
+            f"of {amount(whole.others, 'file')} only the columns were read that tell which rows there are"
+        )
         output.say_cures(commands.VERIFY_ROWS.plus(does="reads them all"))
     pulled = [shard.rows_pulled for shard in proof.shards if shard.rows_pulled is not None]
     if pulled:
-        windows = sum(shard.windows_pulled for shard in proof.shards)
+        windows = amount(sum(shard.windows_pulled for shard in proof.shards), "window")
         output.say(
-            f"{sum(pulled):,} rows pulled again and compared, {windows} windows: what the service still holds"
+            f"{amount(sum(pulled), 'row')} pulled again and compared, {windows}: what the service still holds"
         )
 
 
@@ -132,7 +135,7 @@ def _say_verdict(output: Output, proof: Proof) -> None:
         return
     if proof.absent:
         output.say(f"not there, or not from a landing, and named above: {', '.join(proof.absent)}")
-    there = f"{proof.rows:,} rows in {proof.table}, each once, as the ledger says"
+    there = f"{amount(proof.rows, 'row')} in {proof.table}, each once, as the ledger says"
     if proof.verdict == OWED:
         output.say(f"[yellow]{OWED}[/]: {there}; logs were skipped, and the backfill named above lands them")
     else:

@@ -30,7 +30,7 @@ from pipelines.components.logstore.health import CALL_S
 from pipelines.landing.bounds import sensor_name
 from pipelines.landing.project_file import read_kept, read_project
 from pipelines.landing.projects import Refreshed, keep, name_of_all, refreshed
-from sls_io.values.errors import ServiceError, TransportError
+from sls_io.values.errors import ServiceError, TransportError, amount
 
 _EVERY_S: Final = 300
 _NAMED_MAX = 5
@@ -55,7 +55,9 @@ def following_sensor(
         told = _of_service(found)
         cursor = hashlib.sha256(" ".join(waiting).encode("utf-8")).hexdigest()[:16]
         if not waiting:
-            return dg.SensorResult(skip_reason=f"{len(loaded)} logstores, none is new{told}", cursor=cursor)
+            return dg.SensorResult(
+                skip_reason=f"{amount(len(loaded), 'logstore')}, none is new{told}", cursor=cursor
+            )
         if context.cursor == cursor:
             said = f"{_named(waiting)}: {_STILL}"
         else:

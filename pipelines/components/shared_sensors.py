@@ -44,7 +44,7 @@ from pipelines.components.logstore.sensors.ticks import Lookout, Sighting, resul
 from pipelines.components.shared_run import SharedRun
 from pipelines.landing.bounds import sensor_name
 from sls_io.values.clock import SYSTEM_CLOCK
-from sls_io.values.errors import SlsError, TransportError
+from sls_io.values.errors import SlsError, TransportError, amount
 
 _AT_ONCE: Final = 16
 """Looks wait for service and catalog, most of their time."""
@@ -86,7 +86,7 @@ def shared_sensor(
         jobs=jobs or None,
         minimum_interval_seconds=first.every_s,
         default_status=dg.DefaultSensorStatus.RUNNING if running else dg.DefaultSensorStatus.STOPPED,
-        description=f"{first.description} For {len(lookouts):,} logstores of the project.",
+        description=f"{first.description} For {amount(len(lookouts), 'logstore')} of the project.",
     )
 
 
@@ -166,7 +166,7 @@ class _Looks:
         lines = [
             *self.failures(),
             *_bounded([f"{name}: {self.seen[name].said}" for name in told], "have news"),
-            *([f"{quiet:,} logstores, nothing new"] if quiet else []),
+            *([f"{amount(quiet, 'logstore')}, nothing new"] if quiet else []),
             *(
                 [f"{len(self.left):,} were left for the next tick, which begins with them"]
                 if self.left

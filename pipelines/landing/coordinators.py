@@ -32,7 +32,7 @@ from sls_io.coordination.server_group import ServerGroup
 from sls_io.coordination.static import Static
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.cures import Call, Do
-from sls_io.values.errors import NO_GROUP_CODE, ClaimLost, ConfigError, ServiceError, printable
+from sls_io.values.errors import NO_GROUP_CODE, ClaimLost, ConfigError, ServiceError, amount, printable
 from sls_io.values.settings import is_group_name
 from sls_io.wire.client import GroupCheckpoint, SlsClient
 
@@ -105,7 +105,7 @@ def leases_rehearsed(logstore: Logstore, client: SlsClient) -> str:
         if not leases.is_newest():
             return "it answers; the first claim changes its tables, and older releases can use them no more"
         leases.try_all()
-        return f"it answers, takes writes, and knows {len(leases.read().leases)} shards"
+        return f"it answers, takes writes, and knows {amount(len(leases.read().leases), 'shard')}"
 
 
 def standing_if_there(logstore: Logstore, client: SlsClient, *, known_as: str = "") -> Standing:

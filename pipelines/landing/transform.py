@@ -24,7 +24,7 @@ from functools import partial
 import pyarrow as pa
 
 from pipelines.landing.table.decoders import type_text, unsound
-from sls_io.values.errors import CodeFailed, ConfigError, printable
+from sls_io.values.errors import CodeFailed, ConfigError, amount, printable
 from sls_io.values.named import Unusable, called, load, type_name
 
 _NAMES_SHOWN = 5
@@ -67,7 +67,7 @@ def _landable(batch: pa.RecordBatch, given: object) -> pa.RecordBatch | Unusable
     if type(given) is not pa.RecordBatch:
         return Unusable(f"gave a {type_name(given)}, not a RecordBatch")
     if given.num_rows != batch.num_rows:
-        return Unusable(f"gave {given.num_rows} rows for {batch.num_rows}")
+        return Unusable(f"gave {amount(given.num_rows, 'row')} for {batch.num_rows}")
     # Before it is looked at: what stays theirs could be another between the look and the landing.
     theirs = _copied(given)
     if wrong := _wrong(batch, theirs):

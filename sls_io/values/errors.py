@@ -200,3 +200,8 @@ def printable(text: str, chars_max: int = _SERVICE_TEXT_CHARS_MAX) -> str:
     """`text` on one line, without control characters, cut to so many characters."""
     flat = "".join(c if c.isprintable() else " " for c in text[:chars_max])
     return flat if len(text) <= chars_max else flat + "..."
+
+
+def amount(count: int, noun: str) -> str:
+    """How many of a thing there are, for people: `1 row`, `2,000 rows`."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"

@@ -10,10 +10,15 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
-from pipelines.landing.table.lake import unreachable
-from sls_io.values.errors import ConfigError
+from pipelines.landing.commit.lost_answer import loaded_again
+from pipelines.landing.table.lake import Lake
+from pipelines.landing.table.trouble import unreachable
+from sls_io.values.clock import SYSTEM_CLOCK
+from sls_io.values.errors import ConfigError, LandingUnknown, TransportError
 from tests.faults.forked_run import disk
+from tests.worlds.catalog_outage import Outage
 from tests.worlds.command_line import Command
+from tests.worlds.lost_metadata import remove_newest_metadata
 from tests.worlds.one_logstore import World, make_lake
 from tests.worlds.printed_cures import ways
 
@@ -98,6 +103,30 @@ def test_a_file_that_is_no_catalog_is_named_with_its_cure_by_every_verb_and_left
     assert os.listdir(tmp_path).count("junk.aside") == 1
 
 
+def test_a_catalog_that_is_away_is_no_wrong_call_of_any_verb(world: World, command: Command) -> None:
+    outage = Outage(world)
+    outage.begin()
+    try:
+        said = [command(*verb) for verb in VERBS]
+    finally:
+        outage.end()
+    assert {each["code"] for each in said} == {EXIT_FAILED}, said
+    assert all("Iceberg catalog" in str(each) for each in said)
+
+
+def test_metadata_that_is_gone_says_nothing_of_a_commit_whose_answer_was_lost(world: World) -> None:
+    name, uuid = world.logstore.table, str(world.table.metadata.table_uuid)
+    newest = remove_newest_metadata(world)
+    newest.rename(newest.with_suffix(".aside"))
+    with pytest.raises(LandingUnknown, match="the next run reads the table and knows"):
+        loaded_again(world.lake, name, uuid, clock=SYSTEM_CLOCK, seconds_max=0.3)
+
+
+def test_settings_that_no_catalog_opens_with_are_a_wrong_call(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="with these settings"):
+        Lake({"type": "unheard-of", "warehouse": f"file://{tmp_path}"}).catalog()
+
+
 def test_a_catalog_that_may_not_be_written_is_said_to_be_that(tmp_path: Path) -> None:
     lake = make_lake(tmp_path)
     lake.catalog()
@@ -107,7 +136,7 @@ def test_a_catalog_that_may_not_be_written_is_said_to_be_that(tmp_path: Path) ->
         closed.execute("CREATE TABLE more (a TEXT)")
     closed.close()
     assert re.search(
-        r"cannot be used: .*cannot be written; .*give the right", unreachable(lake, refused.value)
+        r"cannot be used: .*cannot be written; .*give the right", unreachable(lake.place, refused.value)
     )
 
 
@@ -115,7 +144,7 @@ def test_a_catalog_on_a_full_disk_is_said_to_be_that(tmp_path: Path) -> None:
     lake = make_lake(tmp_path)
     disk(full=True)
     try:
-        with pytest.raises(ConfigError, match=r"cannot be used: its disk (is full|failed)"):
+        with pytest.raises(TransportError, match=r"cannot be used: its disk (is full|failed)"):
             lake.catalog()
     finally:
         disk(full=False)

@@ -50,7 +50,7 @@ def test_each_reason_is_a_line_with_its_hours_and_files(calm: World, command: Co
 
     shown = io.StringIO()
     show_effect(Output(file=shown), Maintainer(calm.logstore, calm.lake).plan(["compact"]))
-    assert shown.getvalue().count("not compacted: 1 hours, ") == 3
+    assert shown.getvalue().count("not compacted: 1 hour, ") == 3
     assert command("table", "maintain", "--only", "expire")["left"] == []
 
 

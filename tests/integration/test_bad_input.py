@@ -105,7 +105,7 @@ def test_a_catalog_in_a_place_that_cannot_be_made_is_one_sentence(ready: World, 
         {"type": "sql", "uri": f"sqlite:///{file}/catalog.sqlite", "warehouse": f"file://{tmp_path}/w"}
     )
 
-    message = refused(ready, ConfigError, lake=lake)
+    message = refused(ready, TransportError, lake=lake)
 
     assert "catalog" in message and "PYICEBERG_CATALOG__LAKE__" in message
 
@@ -118,7 +118,7 @@ def test_a_catalog_in_a_folder_without_rights_is_one_sentence(ready: World, tmp_
         {"type": "sql", "uri": f"sqlite:///{folder}/catalog.sqlite", "warehouse": f"file://{folder}/w"}
     )
 
-    assert "catalog" in refused(ready, ConfigError, lake=lake)
+    assert "catalog" in refused(ready, TransportError, lake=lake)
 
 
 def test_a_database_that_does_not_answer_is_one_sentence_without_its_password(
@@ -127,7 +127,7 @@ def test_a_database_that_does_not_answer_is_one_sentence_without_its_password(
     uri = f"postgresql+psycopg2://user:hidden-word@127.0.0.1:{closed_port()}/lake"
 
     message = refused(
-        ready, ConfigError, lake=Lake({"type": "sql", "uri": uri, "warehouse": f"file://{tmp_path}/w"})
+        ready, TransportError, lake=Lake({"type": "sql", "uri": uri, "warehouse": f"file://{tmp_path}/w"})
     )
 
     assert "catalog" in message

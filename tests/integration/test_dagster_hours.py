@@ -81,6 +81,8 @@ def test_a_refused_replace_is_red_and_leaves_its_hours_as_they_looked(page: Page
     assert not refused.success and "retention" in why(refused)
     assert status(page) == before
     assert hours(refused) == {}, "a backfill counts what its runs materialize"
+    (checked,) = (x for x in refused.get_asset_check_evaluations() if x.check_name == "reconciled")
+    assert checked.passed, "what the table holds is looked at, whatever was asked for"
     newest = dg.AssetRecordsFilter(bronze_key(page.world.logstore), asset_partitions=[hour_key(HOUR0)])
     told = page.instance.fetch_materializations(newest, limit=1).records[0].asset_materialization
     assert told is not None and told.metadata["rows"].value == 20

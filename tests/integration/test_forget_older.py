@@ -26,7 +26,7 @@ def test_hours_leave_that_are_older_than_so_many_days(started: World, command: C
     done = command(*older, "--execute")
 
     assert (done["code"], done["rows"], done["before"]) == (0, 10, HOUR0 + 1)
-    assert done["what"].endswith("older than 1 days")
+    assert done["what"].endswith("older than 1 day")
     assert numbers(started) == list(range(10, 90))
     assert fill(started, HOUR0) == 0, "no backfill brings them back"
     assert started.proof(pull=True).verdict == VERIFIED

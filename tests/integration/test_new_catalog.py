@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from chaos.troubles.behind import behind
 from pipelines.landing.table.lake import Lake
 from sls_io.values.deadline import Deadline
-from sls_io.values.errors import ConfigError
+from sls_io.values.errors import TransportError
 from tests.worlds.lost_metadata import CONTRACT
 from tests.worlds.one_logstore import make_lake
 
@@ -79,8 +79,8 @@ def test_a_namespace_that_another_run_makes_first_is_taken_as_it_is(tmp_path: Pa
     assert table.name() == ("bronze", "access_logs")
 
 
-def test_a_namespace_that_cannot_be_made_is_a_config_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"the disk is full"):
+def test_a_namespace_that_cannot_be_made_is_a_trouble_of_the_catalog(tmp_path: Path) -> None:
+    with pytest.raises(TransportError, match=r"the disk is full"):
         behind(make_lake(tmp_path), BrokenCatalog).ensure("bronze.access_logs", CONTRACT)
 
 
@@ -92,7 +92,7 @@ def test_a_catalog_that_makes_no_namespace_and_then_is_silent_is_waited_for_no_l
     lake.catalog()
     around = Deadline(tell=said.append, patience_s=0.1).within(1.0)
     try:
-        with around.kept(), pytest.raises(ConfigError, match="the disk is full"):
+        with around.kept(), pytest.raises(TransportError, match="the disk is full"):
             lake.ensure_namespace("bronze.access_logs")
     finally:
         SilentCatalog.over.set()
@@ -118,9 +118,9 @@ def test_a_catalog_that_fails_is_asked_once_in_one_look(tmp_path: Path) -> None:
     assert refusal(lake.one_look()) is not refusal(look), "another look asks anew"
 
 
-def refusal(lake: Lake) -> ConfigError:
+def refusal(lake: Lake) -> TransportError:
     """What a look at a table ends with."""
-    with pytest.raises(ConfigError, match="no route") as raised:
+    with pytest.raises(TransportError, match="no route") as raised:
         lake.load("bronze.logs")
     return raised.value
 
@@ -135,3 +135,6 @@ def test_a_table_that_is_not_there_is_not_there_for_one_look(tmp_path: Path) -> 
 
     assert look.load("bronze.logs") is None
     assert lake.one_look().load("bronze.logs") is not None
+
+    found = look.load_anew("bronze.logs")
+    assert found is not None and look.load("bronze.logs") is found, "the look goes by its second answer"

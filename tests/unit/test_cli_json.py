@@ -299,7 +299,7 @@ def test_an_error_after_the_verb_s_own_document_prints_no_second_one(
 
 
 def test_the_kind_is_the_class_of_the_tree() -> None:
-    assert kind_of(NoMetadata("x")) == "ConfigError"
+    assert kind_of(NoMetadata("x", cures=())) == "LedgerBroken"
     assert kind_of(Throttled("a", "b")) == "Throttled"
     assert kind_of(KeyError("x")) == "unforeseen"
 

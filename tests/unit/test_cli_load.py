@@ -117,7 +117,7 @@ def test_a_file_arrives_line_by_line_and_odd_lines_are_kept_and_counted(
     path.write_text(LINE * 3 + "\nhalf a line\n" + LINE)
     assert run(["load", "--file", str(path), "--create"]) == 0
     said = capsys.readouterr().out
-    assert "5 rows in 1 groups" in said
+    assert "5 rows in 1 group" in said
     assert "1 lines did not have the format" in said
     assert "1 blank lines left out" in said
     assert "4 rows are older than the 7 days" in said

@@ -214,7 +214,7 @@ def test_who_stops_following_hears_that_the_backfill_goes_on_and_where_to_cancel
         subprocess.Popen([*words, "--dagster-url", url], stdout=subprocess.PIPE, text=True) as asked,
     ):
         assert asked.stdout is not None
-        assert asked.stdout.readline().startswith("backfill abc of 1 hours")
+        assert asked.stdout.readline().startswith("backfill abc of 1 hour")
         asked.send_signal(signal.SIGINT)
         said = asked.stdout.read()
     assert asked.returncode == EXIT_INTERRUPTED

@@ -18,6 +18,7 @@ from sls_io.values.errors import (
     SlsError,
     Throttled,
     TransportError,
+    amount,
     printable,
 )
 
@@ -87,6 +88,10 @@ def test_what_the_service_echoes_is_cut_and_has_no_control_characters() -> None:
 )
 def test_printable_is_one_short_line(text: str, shown: str) -> None:
     assert printable(text) == shown
+
+
+def test_one_thing_is_no_plural() -> None:
+    assert [amount(n, "row") for n in (0, 1, 2, 1234)] == ["0 rows", "1 row", "2 rows", "1,234 rows"]
 
 
 def test_a_broken_page_is_named_by_its_place() -> None:

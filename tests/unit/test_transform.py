@@ -106,7 +106,7 @@ def test_without_one_and_without_rows_nothing_is_called() -> None:
     [
         ("raises", "failed (ValueError)"),
         ("no_batch", "gave a dict, not a RecordBatch"),
-        ("fewer", "gave 1 rows for 2"),
+        ("fewer", "gave 1 row for 2"),
         ("more", "gave 4 rows for 2"),
         ("turned", "changed or left out __cursor__, __rest__"),
         ("other_cursor", "changed or left out __cursor__,"),

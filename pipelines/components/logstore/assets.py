@@ -357,6 +357,10 @@ def _again(
                 made.snapshot(snapshot)
         except SlsError as error:
             rework.once_more(context, bronze, hours, mode, error)
+            # Nothing was changed or nobody knows: what the table holds is true all the same.
+            yield from _told(
+                context, verdict(logstore, _reconciled_now(context, logstore)), context.log_event
+            )
             raise
         for event in events:
             context.log_event(event)

@@ -34,7 +34,7 @@ from pipelines.landing.maintenance.maintain import (
 )
 from pipelines.landing.operations.forget import has_landed, plan_forget_older
 from pipelines.landing.table.lake import Lake
-from sls_io.values.errors import ConfigError
+from sls_io.values.errors import ConfigError, amount
 from sls_io.values.window import HOUR_S
 from sls_io.wire.client import SlsClient
 
@@ -68,10 +68,11 @@ class Upkeep(dg.Config):
 
 def forget_op(logstore: Logstore) -> dg.OpDefinition:
     """Removes what is older than `forget_after_days`, unless the upkeep beside it is a dry run."""
+    age = amount(logstore.forget_after_days, "day")
 
     @dg.op(
         name=f"forget__{logstore.name}",
-        description=f"Removes rows received more than {logstore.forget_after_days} days ago, for good.",
+        description=f"Removes rows received more than {age} ago, for good.",
         tags={"dagster/compute_kind": "iceberg"},
     )
     def forget(context: dg.OpExecutionContext, spark: SparkEngine) -> Iterator[dg.Output[None]]:
@@ -86,7 +87,7 @@ def forget_op(logstore: Logstore) -> dg.OpDefinition:
                 if planned.needed and not shown_only:
                     execute(lake, planned, Tools(engine=spark.engine()))
         done = "would be removed" if shown_only else "removed"
-        context.log.info(f"{rows:,} rows older than {logstore.forget_after_days} days {done}")
+        context.log.info(f"{amount(rows, 'row')} older than {age} {done}")
         yield dg.Output(None, metadata={f"rows {done}": rows})
 
     return forget
@@ -192,7 +193,7 @@ def _refuse_second(context: dg.OpExecutionContext, logstore: Logstore) -> None:
 def sentence(done: Maintenance) -> str:
     """What was done, or would be, in one line."""
     what = (
-        f"{len(done.compacted):,} hours compacted, {len(done.expired):,} snapshots expired, "
-        f"{len(done.swept) + len(done.metadata):,} files deleted"
+        f"{amount(len(done.compacted), 'hour')} compacted, {amount(len(done.expired), 'snapshot')} expired, "
+        f"{amount(len(done.swept) + len(done.metadata), 'file')} deleted"
     )
     return what if done.executed else f"Dry run, nothing was changed; it would be: {what}."

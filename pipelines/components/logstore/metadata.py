@@ -30,6 +30,7 @@ from pipelines.landing.table.contract import Contract
 from pipelines.landing.watch.health import TimeLeft, Vitals
 from sls_io.decoding.causes import MORE, Cause, named
 from sls_io.planning.waits import Wait
+from sls_io.values.errors import amount
 from sls_io.values.window import HOUR_S
 
 MB = 1_000_000
@@ -183,7 +184,7 @@ def late_hour(
 
 
 def _landed(raw_bytes: int, files: int, file_bytes: int) -> dg.MetadataValue:
-    of = f"{files:,} file{'s' * (files != 1)} of {file_bytes / MB:,.2f} MB"
+    of = f"{amount(files, 'file')} of {file_bytes / MB:,.2f} MB"
     return dg.MetadataValue.text(f"{raw_bytes / MB:,.2f} MB of logs in {of}")
 
 
@@ -226,7 +227,7 @@ def landing(report: LandingReport) -> Metadata:
         "logs landed (MB)": short(report.raw_bytes / MB),
         "speed (MB/s)": short(report.raw_mb_per_s),
         "landed": _landed(report.raw_bytes, report.files, report.file_bytes),
-        "cost": dg.MetadataValue.text(f"{report.seconds:,.1f} s, {report.pages:,} pages"),
+        "cost": dg.MetadataValue.text(f"{report.seconds:,.1f} s, {amount(report.pages, 'page')}"),
         "rows with errors": dg.MetadataValue.text(f"{report.error_rows:,} of {report.rows:,}"),
         **_beside(report),
     }
@@ -267,7 +268,7 @@ def checkpoint(reports: Sequence[CheckpointReport]) -> Metadata:
     """What became of each shard's checkpoint; none where the settings name shards."""
     moved = sum(r.outcome is CheckpointOutcome.MOVED for r in reports)
     return {
-        "moved": dg.MetadataValue.text(f"{moved:,} of {len(reports):,} shards"),
+        "moved": dg.MetadataValue.text(f"{moved:,} of {amount(len(reports), 'shard')}"),
         "checkpoints": records(
             {"shard": r.shard, "cursor": str(r.cursor), "outcome": str(r)} for r in reports
         ),

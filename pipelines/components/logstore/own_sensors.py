@@ -23,7 +23,7 @@ from pipelines.components.logstore.schedule import (
     held_by,
     hour_key,
 )
-from sls_io.values.errors import ConfigError
+from sls_io.values.errors import ConfigError, amount
 from sls_io.values.window import HOUR_S
 
 FILLS_TAG = "sls/fills"
@@ -55,7 +55,7 @@ def backfill_request(
     if not first < stop <= first + HOURS_MAX:
         raise ConfigError(
             f"backfill_request for {name}: from {hour_key(first)} to before {hour_key(stop)} are "
-            f"{stop - first} hours; expected 1 to {HOURS_MAX}"
+            f"{amount(stop - first, 'hour')}; expected 1 to {HOURS_MAX}"
         )
     return [
         dg.RunRequest(

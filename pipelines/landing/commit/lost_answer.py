@@ -24,7 +24,7 @@ from pipelines.landing.commit.publish import Refusal, Request
 from pipelines.landing.ledger.state import TableState, ancestry, landed_snapshot
 from pipelines.landing.table import commands
 from pipelines.landing.table.former import uuid_of
-from pipelines.landing.table.lake import Lake
+from pipelines.landing.table.lake import Lake, NoMetadata
 from sls_io.values.clock import Clock
 from sls_io.values.errors import LandingConflict, LandingUnknown, LedgerBroken, SlsError
 
@@ -95,9 +95,10 @@ def loaded_again(lake: Lake, name: str, table_uuid: str, *, clock: Clock, second
     while True:
         try:
             table = lake.load(name, deadline_s=seconds_max)
-        except LedgerBroken:
-            raise
         except SlsError as error:
+            # Metadata that cannot be read says nothing of the commit, and may be there again in a moment.
+            if isinstance(error, LedgerBroken) and not isinstance(error, NoMetadata):
+                raise
             if clock.monotonic() + pause_s > deadline_s:
                 raise LandingUnknown(
                     f"the answer to a commit was lost and {name} cannot be read: {error}. "

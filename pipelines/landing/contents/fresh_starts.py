@@ -22,7 +22,7 @@ from pipelines.landing.ledger.ways_back import PastLanding
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import commands
 from sls_io.values.claim import Ledger
-from sls_io.values.errors import ConfigError
+from sls_io.values.errors import ConfigError, amount
 from sls_io.values.shard import Head
 from sls_io.values.window import HOUR_S, Cursor
 from sls_io.wire.client import SlsClient
@@ -114,8 +114,9 @@ def starts_of(
             raise ConfigError(f"shard {shard} ends at {head.end}: it cannot start at {start}, after that")
         if there.rows and start <= there.last:
             raise ConfigError(
-                f"shard {shard} has {there.rows} rows in {logstore.table}, up to cursor {there.last}: "
-                f"starting at {start} would land rows again; use --at rows, or a cursor after them"
+                f"shard {shard} has {amount(there.rows, 'row')} in {logstore.table}, up to cursor "
+                f"{there.last}: starting at {start} would land rows again; use --at rows, or a cursor "
+                "after them"
             )
         starts[shard] = start
     return starts

@@ -23,7 +23,7 @@ from pipelines.landing.spark.session import Engine, Task
 from pipelines.landing.table.trouble import storage_trouble
 from pipelines.landing.worker import public_properties, task_io
 from sls_io.values.cures import Do
-from sls_io.values.errors import ConfigError, SlsError
+from sls_io.values.errors import ConfigError, SlsError, amount
 from sls_io.values.settings import Service
 from sls_io.wire.client import SlsClient
 
@@ -70,7 +70,7 @@ def _tasks(engine: Engine, service: Service | None, table: Table | None, within_
         busy = f"{asked} of {known} executors answered, on {', '.join(places)}; the others were busy"
         return Came(busy, Grade.NOTE, (Do("ask again when no run works there"),))
     workers = len({(one["host"], one["process"]) for one in answers})
-    return f"{workers} workers of {asked} executor{'s' * (asked > 1)} on {', '.join(places)} did it"
+    return f"{amount(workers, 'worker')} of {amount(asked, 'executor')} on {', '.join(places)} did it"
 
 
 def _of_each_executor(engine: Engine, task: Task, within_s: float) -> list[dict[str, str]]:

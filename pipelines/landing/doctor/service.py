@@ -26,7 +26,7 @@ from pipelines.landing.table.contract import Contract
 from sls_io.decoding.decode import Decoder
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.cures import Call, Do
-from sls_io.values.errors import ConfigError, ServiceError, SlsError, TransportError
+from sls_io.values.errors import ConfigError, ServiceError, SlsError, TransportError, amount
 from sls_io.values.settings import SHARD_MB_PER_S, Service, is_loopback
 from sls_io.values.shard import Shard
 from sls_io.wire.client import GroupInfo, SlsClient
@@ -181,7 +181,7 @@ def _quota(logstore: Logstore, shards: Sequence[Shard]) -> Came | str:
     mb = len(shards) * least * budget.seconds_max
     text = (
         f"documented are {SHARD_MB_PER_S:g} MB/s of a shard; a run of {budget.seconds_max:g} s reads at most "
-        f"{mb:,.0f} MB of {len(shards)} shards, and its budget is {budget.bytes_max / 1e6:,.0f} MB"
+        f"{mb:,.0f} MB of {amount(len(shards), 'shard')}, and its budget is {budget.bytes_max / 1e6:,.0f} MB"
     )
     if asked > SHARD_MB_PER_S:
         change = Do(f"leave budget.shard_mb_per_s at {SHARD_MB_PER_S:g}, unless the vendor raised that quota")
@@ -198,7 +198,7 @@ def _page(logstore: Logstore, client: SlsClient) -> str:
             continue
         page = client.pull(shard.id, head.begin, groups_max=1)
         rows = sum(part.rows for part in decoder.open(page).parts(0))
-        return f"{page.raw_bytes:,} bytes of shard {shard.id}, {rows} logs"
+        return f"{amount(page.raw_bytes, 'byte')} of shard {shard.id}, {amount(rows, 'log')}"
     return "no shard has a log yet"
 
 

@@ -38,7 +38,7 @@ from sls_io.planning.values import LedgerChange
 from sls_io.values.claim import Ledger
 from sls_io.values.clock import Clock
 from sls_io.values.cures import Do
-from sls_io.values.errors import ConfigError
+from sls_io.values.errors import ConfigError, amount
 from sls_io.values.window import Cursor
 
 _PROBE = "sls_lake_doctor"
@@ -94,7 +94,7 @@ class Scratch:
             return does
         read_state(table)
         set_ = [f"{name}={table.properties[name]}" for name in _EXPIRES if name in table.properties]
-        text = f"{len(table.metadata.snapshots)} snapshots at {table.location()}"
+        text = f"{amount(len(table.metadata.snapshots), 'snapshot')} at {table.location()}"
         if not set_:
             return text
         change = Do("unset them, or see that what expires by them keeps the tag sls-lake and main's snapshot")

@@ -41,7 +41,7 @@ from pipelines.landing.recovery.adopt import begins_anew, find, plan_adopt
 from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.values.cures import Call, Cure, Do
-from sls_io.values.errors import InvariantBroken, LedgerBroken, SlsError, TransportError
+from sls_io.values.errors import InvariantBroken, LedgerBroken, SlsError, TransportError, amount
 from sls_io.wire.client import SlsClient
 
 _HOURS_MAX = 48
@@ -252,7 +252,7 @@ def _give_up_of(case: Case, other: str, lost: Collection[str]) -> tuple[Cure, ..
         command, view = _planned_give_up(case, lost, other)
     except SlsError as error:
         return (asked, Do(f"from here nothing gives its lost files up: {error}"))
-    does = f"once it is gone: gives up the {view.rows} rows of its lost files, {_beside(command)}"
+    does = f"once it is gone: gives up the {amount(view.rows, 'row')} of its lost files, {_beside(command)}"
     return (asked, command.plus(does=does))
 
 
@@ -324,7 +324,7 @@ def _give_up(case: Case, lost: Collection[str]) -> _Way | None:
     if view.kept is not None and view.kept.lost < view.rows:
         does = "after that: lands again what the service still has"
         again = tuple(commands.of_hours(commands.BACKFILL, span, does) for span in spans(view.hours))
-    does = f"gives up the {view.rows} rows of the lost files, {_beside(command)}"
+    does = f"gives up the {amount(view.rows, 'row')} of the lost files, {_beside(command)}"
     return _Way((command.plus(does=does), *again), view.kept.lost if view.kept is not None else view.rows)
 
 

@@ -25,7 +25,6 @@ from pipelines.landing.inspection.whole import NO_FILES, Chosen, WholeFiles, rea
 from pipelines.landing.ledger.newest_landing import disagreements
 from pipelines.landing.ledger.reading import (
     Unreadable,
-    as_of_now,
     check_kept,
     readable_manifests,
     rows_shown,
@@ -35,8 +34,8 @@ from pipelines.landing.ledger.reading import (
 from pipelines.landing.ledger.start import begins, unknown_beside
 from pipelines.landing.ledger.state import (
     TableState,
-    facts,
     held_columns,
+    landed_by_now,
     others_here,
     others_text,
     windows_in,
@@ -301,7 +300,9 @@ def _answers(
     behind = {
         s: a.begin for s, a in told.items() if a and a.begin and _lies_behind(ledger.shards[s], a.begin)
     }
-    behind = _still_behind(table, ledger, behind) if behind else {}
+    if behind:
+        now = landed_by_now(table, ledger)[1].shards
+        behind = {s: at for s, at in behind.items() if _lies_behind(now.get(s, ledger.shards[s]), at)}
     left = left_alone(logstore, client, table, ledger, listed, behind) if behind else {}
     found = {}
     for number, entry in ledger.shards.items():
@@ -317,16 +318,6 @@ def _answers(
 
 def _lies_behind(entry: ShardLedger, begin: Cursor) -> bool:
     return not entry.closed and entry.frontier < begin
-
-
-def _still_behind(table: Table, ledger: Ledger, behind: Mapping[int, Cursor]) -> dict[int, Cursor]:
-    """Those of these shards, with their begin in the service, that the table has not reached by now either.
-
-    Story: a proof reads for an hour what the table had at its begin. Meanwhile runs land what waited, and
-    retention takes it. By the ledger of the proof it is lost.
-    """
-    now = facts(as_of_now(table), damaged_too=True).ledger(ledger.origin).shards
-    return {s: at for s, at in behind.items() if _lies_behind(now.get(s, ledger.shards[s]), at)}
 
 
 def _never_landed(entry: ShardLedger, begin: Cursor, doubt: str) -> str:

@@ -29,7 +29,7 @@ from pipelines.landing.inspection.proof import Proof, ShardProof
 from pipelines.landing.ledger.state import TableState
 from pipelines.landing.ledger.values import Count, Gone, summed
 from sls_io.values.claim import CURSOR_UNKNOWN, SUM_MODULUS, ShardLedger
-from sls_io.values.errors import printable
+from sls_io.values.errors import amount, printable
 from sls_io.values.window import Cursor, IntervalSet, Window
 
 _NAMED_MAX = 5
@@ -71,7 +71,7 @@ def _prove_shard(e: Evidence, shard: int, there: Tally) -> ShardProof:
     kept_out, _ = summed(barred.values())
     notes = tuple(_decided(before[0], missing, gone, kept_out))
     if entry is None:
-        problems = [f"{there.rows} rows of a shard that the ledger does not know"]
+        problems = [f"{amount(there.rows, 'row')} of a shard that the ledger does not know"]
         if before[0] or not there.rows:
             problems = _other_sums(e, ShardLedger(Cursor(0)), there, before)
         return ShardProof(
@@ -217,7 +217,7 @@ def _emptied(e: Evidence, windows: Iterable[Window]) -> Iterator[_Wrong]:
     replace should land again."""
     for window in windows:
         if rows := e.windows[window][0]:
-            yield window, 0, f"the table holds {rows} rows of an hour that is forgotten"
+            yield window, 0, f"the table holds {amount(rows, 'row')} of an hour that is forgotten"
 
 
 def _unlike_landings(e: Evidence, windows: Iterable[Window], barred: _Barred) -> Iterator[_Wrong]:
@@ -232,7 +232,11 @@ def _unlike_landings(e: Evidence, windows: Iterable[Window], barred: _Barred) ->
         if not brought - out <= rows <= brought:
             sign = 1 if rows > brought else -1
             beside = f", and at most {out} of them are kept out" if out else ""
-            yield window, sign, f"the table holds {rows} rows, its landing brought {brought}{beside}"
+            yield (
+                window,
+                sign,
+                f"the table holds {amount(rows, 'row')}, its landing brought {brought}{beside}",
+            )
 
 
 def _unlike_hours(
@@ -258,7 +262,7 @@ def _unlike_hours(
         if not whole and rows <= had <= rows + out:
             unsure += those
             continue
-        beside = f"the table holds {rows} rows and {out} are kept out, the service has {had}"
+        beside = f"the table holds {amount(rows, 'row')} and {out} are kept out, the service has {had}"
         wrong.append((those[0], 1 if rows + out > had else -1, beside))
     return wrong, unsure
 
@@ -286,7 +290,7 @@ def _unlike_windows(e: Evidence, windows: Iterable[Window]) -> Iterator[_Wrong]:
     for window in windows:
         (rows, _), (had, _) = here, there = e.windows[window], e.told.windows[window]
         if rows != had:
-            yield window, 1 if rows > had else -1, f"the table holds {rows} rows, the service {had}"
+            yield window, 1 if rows > had else -1, f"the table holds {amount(rows, 'row')}, the service {had}"
         elif here != there:
             yield window, -1, "the table holds other rows than the service"
 
@@ -373,7 +377,7 @@ def _other_count(e: Evidence, rows: int, ledger: int, adopted: int) -> list[str]
         return []
     beside = f" and {adopted} adopted" if adopted else ""
     least = "" if e.there.listed else "at least "
-    return [f"the table holds {least}{rows} rows, the ledger {ledger}{beside}"]
+    return [f"the table holds {least}{amount(rows, 'row')}, the ledger {ledger}{beside}"]
 
 
 def _named(state: TableState, name: str) -> str:
@@ -384,14 +388,15 @@ def _named(state: TableState, name: str) -> str:
 def _proven_notes(state: TableState, proven: dict[str, int], *, sums: bool) -> Iterator[str]:
     how = "as its ledger says" if sums else "as many as its ledger says"
     for name, rows in sorted(proven.items())[:_NAMED_MAX]:
-        yield f"and {rows} rows of origin {_named(state, name)}, {how} (its service was not asked)"
+        yield f"and {amount(rows, 'row')} of origin {_named(state, name)}, {how} (its service was not asked)"
     rest = dict(sorted(proven.items())[_NAMED_MAX:])
     if rest:
-        yield f"and {sum(rest.values())} rows of {len(rest)} more origins, {how.replace('its', 'their')}"
+        more = f"{len(rest)} more origins, {how.replace('its', 'their')}"
+        yield f"and {amount(sum(rest.values()), 'row')} of {more}"
 
 
 def _strange_notes(rows: dict[str, int]) -> Iterator[str]:
     if rows:
         named = ", ".join(f"{n} of {printable(name)}" for name, n in sorted(rows.items())[:_NAMED_MAX])
-        count = sum(rows.values())
-        yield f"the table also holds {count} rows of other origins, which this proof is not about: {named}"
+        count = amount(sum(rows.values()), "row")
+        yield f"the table also holds {count} of other origins, which this proof is not about: {named}"

@@ -22,7 +22,7 @@ from pipelines.landing.bounds import Thresholds
 from pipelines.landing.inspection.upcoming import TAKEN, left_alone
 from pipelines.landing.ledger.pinned import left_to_others, own
 from pipelines.landing.ledger.start import begun, check_origin, find_table
-from pipelines.landing.ledger.state import ancestry, read_state
+from pipelines.landing.ledger.state import ancestry, landed_by_now, read_state
 from pipelines.landing.ledger.summary import is_landing, ledgers_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import gap_lines
@@ -170,8 +170,7 @@ def runway(
     mine = own(logstore, listed.values(), ledger)
     left = {**left_to_others(logstore, listed.values(), ledger), **{s: waits.paused(s) for s in paused}}
     named = gaps_since(table, ledger, mine, since_ms)
-    landed = ledger.started
-    if not landed:
+    if not ledger.started:
         ledger = begun(client, logstore, ledger)
     now_s = client.now_s()
     asked = heads or Heads(client)
@@ -183,10 +182,8 @@ def runway(
         return replace(seen, stays=left.get(shard))
 
     shards = tuple(side_by_side(one, sorted(mine)))
-    if landed and any(s.lost for s in shards):
-        # Story: a run lands what waited at the edge of retention, and then that takes it: by the ledger of
-        # before it is lost.
-        table, ledger, _ = _known(logstore, lake.anew(), client)
+    if table is not None and any(s.lost for s in shards):
+        table, ledger = landed_by_now(table, ledger)
         shards = tuple(one(s.shard, ledger) if s.lost else s for s in shards)
     lost = [s.shard for s in shards if s.lost]
     if lost:

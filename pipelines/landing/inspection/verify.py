@@ -30,7 +30,7 @@ from pipelines.landing.ledger.state import TableState, check_before_loss, facts,
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
 from pipelines.landing.table.former import uuid_of
-from pipelines.landing.table.lake import Lake, NoMetadata
+from pipelines.landing.table.lake import Lake
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import Breach, LedgerBroken
 from sls_io.values.window import HOUR_S
@@ -108,7 +108,7 @@ def _opened(logstore: Logstore, lake: Lake, client: SlsClient) -> tuple[Table, T
     origin = client.origin()
     try:
         table = find_table(lake, logstore, client)
-    except (NoMetadata, LedgerBroken) as error:
+    except LedgerBroken as error:
         return Proof(logstore.table, origin.id, problems=(str(error),), cures=error.cures)
     if table is None:
         return Proof(logstore.table, origin.id, problems=("there is no table yet: nothing has landed",))

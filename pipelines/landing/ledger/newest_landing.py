@@ -20,7 +20,7 @@ from pipelines.landing.ledger.reading import (
 from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
 from pipelines.landing.table import commands
 from pipelines.landing.table.former import read, versions
-from sls_io.values.errors import LedgerBroken
+from sls_io.values.errors import LedgerBroken, amount
 
 _VERSIONS_MAX = 100
 """So many older versions of a table's metadata are read at most: one that is expired every day has far
@@ -101,7 +101,7 @@ def disagreements(table: Table) -> tuple[list[str], list[Unreadable]]:
     rows = sum(file.record_count for file in added)
     expected = sum(w.rows for w in windows) + int(summary.get(codec.REWRITTEN_KEY, "0"))
     if rows != expected:
-        problems.append(f"snapshot {tag.snapshot_id} holds {rows} rows, its windows say {expected}")
+        problems.append(f"snapshot {tag.snapshot_id} holds {amount(rows, 'row')}, its windows say {expected}")
     return problems, [Unreadable(table, file, gone(file)) for file in missing]
 
 

@@ -34,7 +34,7 @@ from pipelines.landing.table.lake import ANSWER_S
 from pipelines.landing.table.trouble import is_storage, storage_trouble
 from sls_io.values.cures import Cure, Do
 from sls_io.values.deadline import answered
-from sls_io.values.errors import Breach, InvariantBroken, LedgerBroken, SlsError, TransportError
+from sls_io.values.errors import Breach, InvariantBroken, LedgerBroken, SlsError, TransportError, amount
 from sls_io.values.side_by_side import Answer, Asked, answers
 from sls_io.values.window import IntervalSet
 
@@ -346,7 +346,7 @@ def _other_count(table: Table, task: FileScanTask, rows: int) -> str:
     of_one = origin_place(table.specs()[task.file.spec_id], table.schema()) is not None
     said = int(task.file.record_count)
     if of_one and not task.delete_files and rows != said:
-        return f"it holds {rows} rows of its logstore, the table says {said}"
+        return f"it holds {amount(rows, 'row')} of its logstore, the table says {said}"
     return ""
 
 

@@ -55,7 +55,7 @@ def find_table(lake: Lake, logstore: Logstore, client: SlsClient) -> Table | Non
     shards = moved(client, logstore) if table is None and logstore.reset != "group" else []
     # Story: two first runs, B finds no table; A makes it, lands and publishes, B finds A's checkpoints.
     # The table was there before them, so B looks there once more before it believes them.
-    if not shards or (table := lake.anew().load(logstore.table)) is not None:
+    if not shards or (table := lake.load_anew(logstore.table)) is not None:
         return table
     path = lake.sqlite_path
     nowhere = path is not None and not path.exists()

@@ -17,7 +17,14 @@ from pyiceberg.types import NestedField
 
 from pipelines.landing.ledger import codec, epochs
 from pipelines.landing.ledger.epochs import Epoch
-from pipelines.landing.ledger.reading import BY_VALUE, REWRITE, entries_in, loaded_again, manifests_of
+from pipelines.landing.ledger.reading import (
+    BY_VALUE,
+    REWRITE,
+    as_of_now,
+    entries_in,
+    loaded_again,
+    manifests_of,
+)
 from pipelines.landing.ledger.summary import (
     adopted_of,
     check_windows,
@@ -40,7 +47,7 @@ from pipelines.landing.table.trouble import is_storage, storage_trouble
 from pipelines.landing.table.usable import check_usable
 from sls_io.values.claim import Ledger
 from sls_io.values.cures import Call, Cure, Do
-from sls_io.values.errors import Breach, LedgerBroken, TransportError
+from sls_io.values.errors import Breach, LedgerBroken, TransportError, amount
 
 _OF_CONTRACT = frozenset({Operation.COLUMNS, Operation.ERRORS, Operation.REPLACE, Operation.REST})
 _OTHERS_NAMED_MAX = 3
@@ -103,6 +110,16 @@ def read_state(table: Table, *, newest: bool = True, columns: bool = True) -> Ta
     check_removed(table)
     _check_origins(table, state)
     return state
+
+
+def landed_by_now(table: Table, ledger: Ledger) -> tuple[Table, Ledger]:
+    """The table as of now, with the ledger of the same origin: asked before logs are called lost.
+
+    Story: a proof reads for an hour what the table had at its begin. Meanwhile runs land what waited at the
+    edge of retention, and then that takes it. By the ledger of the proof it is lost.
+    """
+    now = as_of_now(table)
+    return now, facts(now, damaged_too=True).ledgers.get(ledger.origin, ledger)
 
 
 def facts(table: Table, *, damaged_too: bool = False) -> TableState:
@@ -434,7 +451,8 @@ def _check_origins(table: Table, state: TableState) -> None:
                 cures=(REWRITE,),
             )
         raise LedgerBroken(
-            f"table {name} has {least} rows, its ledger knows {known}: rows of unknown origin were added",
+            f"table {name} has {amount(least, 'row')}, its ledger knows {known}: rows of unknown origin "
+            "were added",
             cures=(commands.VERIFY.plus(does="names what takes them out, and what keeps them"),),
             kind=Breach.FOREIGN,
         )

@@ -52,7 +52,14 @@ from pipelines.landing.table.trouble import storage_trouble
 from sls_io.decoding.decode import identity_sum
 from sls_io.values.claim import SUM_MODULUS, Ledger
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
-from sls_io.values.errors import InvariantBroken, LandingConflict, LedgerBroken, SlsError, TransportError
+from sls_io.values.errors import (
+    InvariantBroken,
+    LandingConflict,
+    LedgerBroken,
+    SlsError,
+    TransportError,
+    amount,
+)
 from sls_io.values.window import HOUR_S
 
 TARGET_BYTES = 512 * 1024**2
@@ -380,7 +387,7 @@ def written_together(table: Table, part: HourPart) -> DataFile:
     said = sum(int(task.file.record_count) for task in part.tasks)
     if rows != said:
         raise LedgerBroken(
-            f"files of {'.'.join(table.name())} hold {rows} rows, the table says {said}",
+            f"files of {'.'.join(table.name())} hold {amount(rows, 'row')}, the table says {said}",
             cures=(commands.VERIFY,),
         )
     return file

@@ -55,7 +55,7 @@ from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.cures import Cure
-from sls_io.values.errors import ConfigError, LandingConflict, LedgerBroken, TransportError, printable
+from sls_io.values.errors import ConfigError, LandingConflict, LedgerBroken, TransportError, amount, printable
 
 STEPS = ("compact", "manifests", "expire", "sweep", "metadata")
 MANIFESTS_MAX = 100
@@ -391,7 +391,7 @@ class Maintainer:
             leaving = self._done("expire", self._expiry(later)).planned.view
         except NothingToDo:  # others were first
             return ()
-        self._made.what = f"an expiry of {len(leaving)} snapshots of {self.name} is committed"
+        self._made.what = f"an expiry of {amount(len(leaving), 'snapshot')} of {self.name} is committed"
         return leaving
 
     def _alone(self, leaving: Collection[int], steps: str) -> bool:
@@ -477,8 +477,8 @@ class Maintainer:
 
 def left_text(left: Left) -> str:
     """Why hours are not compacted, with their number, for people."""
-    hours = "" if left.why == "unknown" else f"{left.hours:,} hours, "
-    return f"{hours}{left.files:,} files: {left.text}"
+    hours = "" if left.why == "unknown" else f"{amount(left.hours, 'hour')}, "
+    return f"{hours}{amount(left.files, 'file')}: {left.text}"
 
 
 def _lost(looked: Looked, name: str) -> str:
@@ -494,9 +494,8 @@ def _lost(looked: Looked, name: str) -> str:
     target = sameness.way_back(table)
     named = (commands.VERIFY, *([cures.brought_back(target)] if target is not None else []))
     return (
-        f"table {'.'.join(table.name())} holds {rows} rows, its ledger says {rows + missing}, and older "
-        f"snapshots may be the only way back, so they stay: "
-        f"{commands.phrase(named, name)}"
+        f"table {'.'.join(table.name())} holds {amount(rows, 'row')}, its ledger says {rows + missing}, and "
+        f"older snapshots may be the only way back, so they stay: {commands.phrase(named, name)}"
     )
 
 

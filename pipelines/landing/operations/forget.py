@@ -56,7 +56,7 @@ from pipelines.landing.operations.removal import (
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.contract import SYSTEM_COLUMNS, Contract
 from pipelines.landing.table.lake import Lake
-from sls_io.values.errors import ConfigError, printable
+from sls_io.values.errors import ConfigError, amount, printable
 from sls_io.values.window import HOUR_S
 from sls_io.wire.client import Origin, SlsClient
 
@@ -315,12 +315,12 @@ def plan_forget_older(
     hour = min([int(client.now_s()) // HOUR_S - 24 * days, *passed])
     if hour > place.state.forgotten.before(place.origin.id):
         found = plan_forget_before(
-            lake, logstore, client, hour, reason=f"older than {days} days", engine=engine
+            lake, logstore, client, hour, reason=f"older than {amount(days, 'day')}", engine=engine
         )
         shown = (each.at_s for each in reach.oldest(client).values())
         if found.view.rows or any(at_s is not None and at_s < hour * HOUR_S for at_s in shown):
             return found
-    none = f"{place.name} has no rows of {place.origin.logstore} that are older than {days} days"
+    none = f"{place.name} has no rows of {place.origin.logstore} that are older than {amount(days, 'day')}"
     view = Forget(table=place.name, origin=place.origin.id, what="")
     return Planned(view, place, None, nothing=none)
 

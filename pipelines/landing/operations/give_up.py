@@ -45,7 +45,7 @@ from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.cures import Cure
-from sls_io.values.errors import ConfigError, LedgerBroken
+from sls_io.values.errors import ConfigError, LedgerBroken, amount
 from sls_io.values.window import IntervalSet
 from sls_io.wire.client import SlsClient
 
@@ -206,9 +206,9 @@ def _check_same_rows(place: Place, lost: Iterable[FileScanTask], short: Mapping[
         same = all(of_shard[shard] == short.get(shard, 0) for shard in {*of_shard, *short})
     if not same:
         raise LedgerBroken(
-            f"the lost files of {place.name} held {rows} rows of {place.origin.logstore}, and {missing} are "
-            "missing: rows were lost in another way, too, or are there that nobody landed; nothing was "
-            "changed",
+            f"the lost files of {place.name} held {amount(rows, 'row')} of {place.origin.logstore}, and "
+            f"{missing} are missing: rows were lost in another way, too, or are there that nobody landed; "
+            "nothing was changed",
             cures=(commands.ADOPT_REST,),
         )
 

@@ -45,7 +45,7 @@ from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import SUM_MODULUS, Ledger
 from sls_io.values.cures import Do
-from sls_io.values.errors import ConfigError, LedgerBroken
+from sls_io.values.errors import ConfigError, LedgerBroken, amount
 from sls_io.wire.client import SlsClient
 
 _NAMED_MAX = 5
@@ -260,8 +260,8 @@ def _proven(place: Place, found: _Listed, added: tuple[DataFile, ...], *, withou
 
 def _said(tally: Tally, rows: int) -> str:
     if tally.rows == rows:
-        return f"{rows} rows, as its ledger says, but other ones"
-    return f"{tally.rows} rows, its ledger says {rows}"
+        return f"{amount(rows, 'row')}, as its ledger says, but other ones"
+    return f"{amount(tally.rows, 'row')}, its ledger says {rows}"
 
 
 def _others(table: Table, state: TableState, tasks: Collection[FileScanTask]) -> int:

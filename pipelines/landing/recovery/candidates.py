@@ -39,6 +39,7 @@ from sls_io.values.errors import (
     ConfigError,
     LandingConflict,
     LedgerBroken,
+    TransportError,
     printable,
 )
 
@@ -72,12 +73,12 @@ def entry_of(lake: Lake, name: str) -> CatalogEntry:
     """
     try:
         table = lake.load(name)
-    except LedgerBroken:
-        return CatalogEntry(False, None, None)
     except NoMetadata as error:
         catalog = lake.catalog()
         old = named(catalog, name) if isinstance(catalog, SqlCatalog) else None
         return CatalogEntry(True, old, None, error)
+    except LedgerBroken:
+        return CatalogEntry(False, None, None)
     return CatalogEntry(table is not None, table.metadata_location if table else None, table)
 
 
@@ -96,11 +97,11 @@ def candidates_of(
 
 
 def all_there(lake: Lake, name: str, known: CatalogEntry) -> tuple[list[Candidate], list[Version]]:
-    """The same where none may be there. Raises ConfigError when the storage does not answer."""
+    """The same where none may be there. Raises TransportError when the storage does not answer."""
     try:
         return lake.answered(lambda: _candidates(lake, name, known))
     except OSError as error:
-        raise ConfigError(storage_trouble(lake.properties.get("warehouse", ""), error)) from error
+        raise TransportError(storage_trouble(lake.properties.get("warehouse", ""), error)) from error
 
 
 def newest_of(found: list[Candidate]) -> list[Candidate]:

@@ -49,12 +49,12 @@ from pipelines.landing.table.former import (
     other_name,
 )
 from pipelines.landing.table.home import CATALOG
-from pipelines.landing.table.lake import Lake, unreachable
+from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.sql_catalog import repoint
+from pipelines.landing.table.trouble import unanswered
 from sls_io.values.cures import Call
 from sls_io.values.errors import (
     ConfigError,
-    LandingUnknown,
     LedgerBroken,
     printable,
 )
@@ -236,7 +236,7 @@ def _registered(lake: Lake, planned: PlannedRegistration) -> bool:
             ) from error
         if isinstance(error, TableAlreadyExistsError):
             return False
-        raise LandingUnknown(f"{unreachable(lake, error)}; asking for the same again is safe") from error
+        raise unanswered(lake.place, error) from error
 
 
 def _send(catalog: Catalog, planned: PlannedRegistration) -> bool:

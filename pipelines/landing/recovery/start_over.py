@@ -45,13 +45,14 @@ from pipelines.landing.recovery.candidates import (
 from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.former import new_location, number_of, place_of
-from pipelines.landing.table.lake import Lake, unreachable
+from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.names import protected_keys
-from pipelines.landing.table.trouble import storage_trouble
+from pipelines.landing.table.trouble import storage_trouble, unanswered
 from sls_io.values.errors import (
     ConfigError,
-    LandingUnknown,
     LedgerBroken,
+    TransportError,
+    amount,
 )
 from sls_io.values.window import IntervalSet
 from sls_io.wire.client import SlsClient
@@ -178,9 +179,9 @@ def _ends(candidate: Candidate, state: TableState) -> Iterator[str]:
             for pair in gone.hours.minus(IntervalSet.of([(0, forgotten.before(origin))]))
         )
         count = sum(end - begin for begin, end in single)
-        hours = f", of {count:,} receive hour{'s' * (count > 1)}" if count else ""
+        hours = f", of {amount(count, 'receive hour')}" if count else ""
         yield (
-            f"removed for good{hours}: {rows:,} row{'s' * (rows > 1)}; the new table does not know it, and "
+            f"removed for good{hours}: {amount(rows, 'row')}; the new table does not know it, and "
             "what the service still has of them lands again"
         )
     for origin in origins:
@@ -246,9 +247,9 @@ def start_over(lake: Lake, decided: PlannedStart) -> Table:
                 )
             )
         except OSError as error:
-            raise ConfigError(f"{storage_trouble(decided.location, error)}; nothing was changed") from error
+            raise TransportError(f"{storage_trouble(decided.location, error)}; run it again") from error
         except Exception as error:  # every catalog has its own exceptions
-            raise LandingUnknown(f"{unreachable(lake, error)}; asking for the same again is safe") from error
+            raise unanswered(lake.place, error) from error
         if not done:
             raise catalog_changed(name)
         made.what = f"a new, empty table {name} in {decided.location} is committed"

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.landing.table.casts import DATE32, STRING, TIMESTAMP, each_once
-from sls_io.values.errors import CodeFailed, ConfigError, printable
+from sls_io.values.errors import CodeFailed, ConfigError, amount, printable
 from sls_io.values.named import Unusable, called, type_name
 from sls_io.values.named import load as load_named
 
@@ -104,7 +104,7 @@ class Custom:
             return made
         known = type(made).__module__ == pa.lib.__name__ and isinstance(made, pa.Array)
         found = f"{len(made)} of {type_text(made.type)}" if known else type_name(made)
-        return Unusable(f"was given {asked} values and answered {found}")
+        return Unusable(f"was given {amount(asked, 'value')} and answered {found}")
 
 
 def type_text(type_: pa.DataType) -> str:

@@ -36,7 +36,7 @@ from pyiceberg.types import LongType, NestedField
 from pipelines.landing.table import commands
 from sls_io.values.cures import Do
 from sls_io.values.deadline import NoAnswer, current
-from sls_io.values.errors import LedgerBroken
+from sls_io.values.errors import LedgerBroken, amount
 from sls_io.values.side_by_side import side_by_side
 
 _ENDING = ".metadata.json"
@@ -378,10 +378,9 @@ def _told_by(io: FileIO, location: str) -> tuple[str, bool]:
     for version in versions(io, f"{location}/metadata") or ():
         metadata = read(io, version.path)
         if metadata is not None and metadata.snapshots:
-            count = len(metadata.snapshots)
             return (
-                f"{location} holds metadata of table {metadata.table_uuid} with {count} "
-                f"snapshot{'s' if count > 1 else ''}, the newest {version.name}"
+                f"{location} holds metadata of table {metadata.table_uuid} with "
+                f"{amount(len(metadata.snapshots), 'snapshot')}, the newest {version.name}"
             ), True
         torn |= metadata is None and version.number != 0
         if metadata is not None:
@@ -391,7 +390,7 @@ def _told_by(io: FileIO, location: str) -> tuple[str, bool]:
     if not others:
         return "", False
     why = "no metadata that can be read" if torn else "no metadata with a snapshot"
-    return f"{location} holds {len(others)} file{'s' if len(others) > 1 else ''} and {why}", False
+    return f"{location} holds {amount(len(others), 'file')} and {why}", False
 
 
 def _others(catalog: Catalog, table: str, place: FormerPlace, folders: Sequence[str]) -> list[str]:

@@ -33,7 +33,7 @@ from pipelines.landing.catalogs.profiles import PROFILE_PROPERTY, SIGNED, expand
 from pipelines.landing.table import commands, object_store, second_look
 from pipelines.landing.table.contract import Contract, partition_spec
 from pipelines.landing.table.former import Former, gone_with, look_for, lost
-from pipelines.landing.table.home import CATALOG, HOME_VARIABLE, home
+from pipelines.landing.table.home import CATALOG, home
 from pipelines.landing.table.sql_catalog import (
     BUSY_TIMEOUT_S,
     SharingSqlCatalog,
@@ -44,18 +44,24 @@ from pipelines.landing.table.sql_catalog import (
     spoilt_by,
     wait_no_longer,
 )
-from pipelines.landing.table.trouble import is_storage, masked, not_taken, storage_trouble
+from pipelines.landing.table.trouble import away, is_storage, storage_trouble
 from sls_io.coordination.database import DRIVERS
 from sls_io.values.cures import Cure, Do
 from sls_io.values.deadline import Answer, NoAnswer, answered, current
-from sls_io.values.errors import ConfigError, InvariantBroken, SlsError, printable
+from sls_io.values.errors import (
+    ConfigError,
+    InvariantBroken,
+    LedgerBroken,
+    SlsError,
+    TransportError,
+    printable,
+)
 
 SWEEP_FLOOR_S = 24 * 3600.0
 """No orphan younger than this is ever swept; a file older than half of it is not published."""
 ANSWER_S = 60.0
 """A catalog that has not answered by then counts as one that is not there."""
 _LOOKS_MAX = 3
-
 
 NAMES_A_CATALOG = frozenset({"type", "uri", "py-catalog-impl"})
 # The retries are for a compaction by Spark, which races with landings: our own commits are single shots, and
@@ -70,14 +76,14 @@ _TABLE_PROPERTIES = {
 }
 
 
-class NoMetadata(ConfigError):
+class NoMetadata(LedgerBroken):
     """The metadata file that the catalog names for a table cannot be read: nothing is known of the table.
 
     `whole`: the file is intact and only PyIceberg cannot follow it, so
     nothing is lost.
     """
 
-    def __init__(self, what: str, *, cures: tuple[Cure, ...] = (), whole: bool = False) -> None:
+    def __init__(self, what: str, *, cures: tuple[Cure, ...], whole: bool = False) -> None:
         super().__init__(what, cures=cures)
         self.whole = whole
 
@@ -176,7 +182,8 @@ class Lake:
         )
 
     def catalog(self, *, deadline_s: float = ANSWER_S) -> Catalog:
-        """Open the catalog. Raises ConfigError when it cannot be reached, or not within the deadline.
+        """Open the catalog. Raises TransportError when it cannot be reached, or not within the deadline, and
+        ConfigError for settings that no catalog can be opened with.
 
         Opened catalogs are kept by the process, four at most, so this is cheap after the first call. Only
         "already exists" is looked at again, three times in all: it is the word of a race that another process
@@ -192,14 +199,14 @@ class Lake:
                 # Story: two processes open a new SQL catalog, both find no tables, A makes one, B is told
                 # that it exists already. The next look finds it; there are two, so B may lose twice.
                 if look + 1 == _LOOKS_MAX or "already exists" not in str(error):
-                    raise ConfigError(unreachable(self, error)) from error
+                    raise away(self.place, error) from error
         raise InvariantBroken("the last look at the catalog neither opened it nor raised")
 
     def load(self, table: str, *, deadline_s: float = ANSWER_S) -> Table | None:
         """The table as it is now, or None when there is none and never was.
 
-        Raises ConfigError when that is not known within the deadline: no catalog, or no storage;
-        NoMetadata when both are there; LedgerBroken when the catalog has lost the table.
+        Raises as `catalog` when that is not known within the deadline: no catalog, or no storage; NoMetadata
+        when both are there; LedgerBroken when the catalog has lost the table.
 
         Before the first landing nothing is made by a look: neither a folder nor a catalog.
         """
@@ -214,6 +221,12 @@ class Lake:
         if isinstance(seen, SlsError):
             raise seen
         return seen
+
+    def load_anew(self, table: str) -> Table | None:
+        """The same, asked once more also within one look, which goes by this answer from then on."""
+        if self._looked is not None:
+            self._looked.pop(table, None)
+        return self.load(table)
 
     def _found(self, table: str, deadline_s: float) -> Table | None:
         if self._never_used():
@@ -233,7 +246,7 @@ class Lake:
         raise lost(self.place, table, former)
 
     def former(self, table: str, *, deadline_s: float = ANSWER_S) -> Former | None:
-        """What the storage says of a table that is not in the catalog. Raises ConfigError as `load`."""
+        """What the storage says of a table that is not in the catalog. Raises as `catalog`."""
         catalog = self.catalog(deadline_s=deadline_s)
         try:
             return self.answered(lambda: look_for(catalog, table), deadline_s=deadline_s)
@@ -351,25 +364,7 @@ class Lake:
             with suppress(Exception):  # the first error says what is wrong
                 if not isinstance(error, NoAnswer) and self.answered(lambda: catalog.namespace_exists(name)):
                     return
-            raise ConfigError(unreachable(self, error)) from error
-
-
-def unreachable(lake: Lake, error: BaseException) -> str:
-    """One sentence for a catalog that does not answer; never shows credentials in an address."""
-    if why := not_taken(error):
-        return f"the Iceberg catalog ({lake.place}) cannot be used: {why}; {why.cure}"
-    kind = type(error).__name__
-    if isinstance(error, ValueError):
-        # Also how a path is refused that is none, or of a kind of storage that nobody knows.
-        return (
-            f"the Iceberg catalog ({lake.place}) cannot be used with these settings ({kind}: "
-            f"{masked(error)}); check PYICEBERG_CATALOG__LAKE__WAREHOUSE and the others of "
-            "PYICEBERG_CATALOG__LAKE__*"
-        )
-    return (
-        f"the Iceberg catalog ({lake.place}) cannot be reached ({kind}: {masked(error)}); "
-        f"check PYICEBERG_CATALOG__LAKE__* or {HOME_VARIABLE}"
-    )
+            raise away(self.place, error) from error
 
 
 def _pointless(lake: Lake, table: str) -> NoMetadata:
@@ -395,7 +390,7 @@ def _ways(lake: Lake, table: str, location: str = "") -> tuple[Cure, ...]:
     return (commands.REGISTER.plus(does="puts the newest back that is there"), commands.START_OVER)
 
 
-def _failed(lake: Lake, error: Exception) -> ConfigError:
+def _failed(lake: Lake, error: Exception) -> SlsError:
     """The error for a failed call: the catalog did not answer, or the files failed that a SQL catalog leaves
     to its clients.
 
@@ -411,11 +406,11 @@ def _failed(lake: Lake, error: Exception) -> ConfigError:
     if isinstance(error, UnreadableMetadata) and not is_storage(error.cause):
         return _no_metadata(lake, error)
     if not isinstance(cause, OSError) or type(cause).__module__.startswith("requests"):
-        return ConfigError(unreachable(lake, cause))
+        return away(lake.place, cause)
     warehouse = lake.properties.get("warehouse", "the warehouse")
     # A catalog of Aliyun has a name where others have a place.
     place = f"oss, of {warehouse}" if PROFILE_PROPERTY in lake.properties else warehouse
-    return ConfigError(storage_trouble(place, cause))
+    return TransportError(storage_trouble(place, cause))
 
 
 def _no_metadata(lake: Lake, error: UnreadableMetadata) -> NoMetadata:
@@ -436,13 +431,13 @@ def _no_metadata(lake: Lake, error: UnreadableMetadata) -> NoMetadata:
     ways = (Do("restore it"), *_ways(lake, error.table, error.location))
     if isinstance(error.cause, FileNotFoundError):
         hint = f", and with it {printable(more)}: is the warehouse where it was?" if more else ""
-        return NoMetadata(f"{told} is gone{hint or '. Nothing was changed'}", cures=ways)
+        return NoMetadata(f"{told} is gone{hint}", cures=ways)
     if wrong:
-        return NoMetadata(f"{told} was cut off or overwritten ({wrong}). Nothing was changed", cures=ways)
+        return NoMetadata(f"{told} was cut off or overwritten ({wrong})", cures=ways)
     return NoMetadata(
         f"{told} is whole, but PyIceberg cannot follow what it says ({type(error.cause).__name__}): a "
-        "later release of Iceberg wrote it, or somebody by hand. Nothing is lost, nothing was changed; "
-        "take that change back, or upgrade sls-lake",
+        "later release of Iceberg wrote it, or somebody by hand. Nothing is lost",
+        cures=(Do("take that change back, or upgrade sls-lake"),),
         whole=True,
     )
 

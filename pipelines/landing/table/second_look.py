@@ -26,6 +26,7 @@ _FIELD_ID = b"PARQUET:field_id"
 _LIST_PREFIX = "snap-"
 _READ_MANIFEST = """import sys
 from pyiceberg_core import manifest
+from sls_io.values.errors import amount
 content = sys.stdin.buffer.read()
 try:
     manifest.read_manifest_{kind}(content)

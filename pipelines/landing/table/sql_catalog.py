@@ -30,7 +30,7 @@ from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.cures import Do
 from sls_io.values.database_codes import kind_of
 from sls_io.values.deadline import current
-from sls_io.values.errors import ConfigError, printable
+from sls_io.values.errors import ConfigError, amount, printable
 
 Entry = TypeVar("Entry")
 BUSY_TIMEOUT_S = 30
@@ -224,7 +224,9 @@ def _check_ours(path: Path, connection: sqlite3.Connection) -> None:
         raise
     names = {str(name) for (name,) in found if not str(name).startswith("sqlite_")}
     if names and not names & set(SqlCatalogBaseTable.metadata.tables):
-        raise NoCatalog(path, f"is the database of another program ({len(names)} tables, none of a catalog)")
+        raise NoCatalog(
+            path, f"is the database of another program ({amount(len(names), 'table')}, none of a catalog)"
+        )
 
 
 def spoilt_by(path: Path | None, error: BaseException) -> NoCatalog | None:

@@ -15,8 +15,11 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pyiceberg.exceptions import NotInstalledError
+
+from pipelines.landing.table.home import HOME_VARIABLE
 from sls_io.values.database_codes import Trouble, kind_of, trouble_of
-from sls_io.values.errors import DISK, printable
+from sls_io.values.errors import DISK, ConfigError, LandingUnknown, SlsError, TransportError, printable
 
 _AWS_ERROR = re.compile(
     r"AWS Error (?P<kind>.*) during (?P<call>\w+) operation"
@@ -30,6 +33,8 @@ _REPEATS_SIGNED = ("SignatureDoesNotMatch", "SIGNATURE_DOES_NOT_MATCH")
 _BUSY = frozenset({"SERVICE_UNAVAILABLE", "SLOW_DOWN", "THROTTLING", "INTERNAL_FAILURE", "REQUEST_TIMEOUT"})
 _NETWORK = "NETWORK_CONNECTION"
 """What Amazon's library calls an answer that asks for another try, and none at all."""
+_OF_SETTINGS = (ValueError, ImportError, NotInstalledError)
+"""How an address or a path is refused that is none, or of a kind that nobody knows or has a library for."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,34 @@ def storage_trouble(location: str, error: BaseException) -> str:
         cure = "check the disk, and who may write there"
     what = f"files below {printable(location)} cannot be read or written ({type(error).__name__}: {text})"
     return f"{what}; {cure}"
+
+
+def away(place: str, error: Exception) -> SlsError:
+    """The error for a catalog that gave no answer. Settings are a person's to change; all else may be over by
+    itself, or is put right where the catalog is."""
+    kind = ConfigError if isinstance(error, _OF_SETTINGS) and not not_taken(error) else TransportError
+    return kind(unreachable(place, error))
+
+
+def unanswered(place: str, error: Exception) -> LandingUnknown:
+    """The error for a catalog that was told of a change and gave no answer."""
+    return LandingUnknown(f"{unreachable(place, error)}; asking for the same again is safe")
+
+
+def unreachable(place: str, error: BaseException) -> str:
+    """One sentence for a catalog that does not answer; never shows credentials in an address."""
+    if why := not_taken(error):
+        return f"the Iceberg catalog ({place}) cannot be used: {why}; {why.cure}"
+    kind = type(error).__name__
+    if isinstance(error, _OF_SETTINGS):
+        return (
+            f"the Iceberg catalog ({place}) cannot be used with these settings ({kind}: {masked(error)}); "
+            "check PYICEBERG_CATALOG__LAKE__WAREHOUSE and the others of PYICEBERG_CATALOG__LAKE__*"
+        )
+    return (
+        f"the Iceberg catalog ({place}) cannot be reached ({kind}: {masked(error)}); "
+        f"check PYICEBERG_CATALOG__LAKE__* or {HOME_VARIABLE}"
+    )
 
 
 def _answered(told: re.Match[str]) -> str:

@@ -25,6 +25,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import commands
 from pipelines.landing.watch.wear import WORN, Wear
 from sls_io.values.cures import Call, Cure, Do
+from sls_io.values.errors import amount
 from sls_io.values.window import HOUR_S
 from sls_io.wire.pace import MB
 
@@ -234,7 +235,7 @@ def _proven(proof: Proof, logstore: Logstore) -> Finding:
     owed = [f"{OWED}: shard {s.shard}: {text}" for s in proof.shards for text in s.owed]
     level = Level.OK if proof.ok else Level.WARN if proof.verdict == OWED else Level.FAIL
     numbers = {"rows": proof.rows, "problems": len(problems), "owed": len(owed)}
-    said = _some(problems or owed) or f"{proof.rows:,} rows, each once, as the ledger says"
+    said = _some(problems or owed) or f"{amount(proof.rows, 'row')}, each once, as the ledger says"
     return Finding(Kind.PROVEN, level, said, numbers, (*problems, *owed), said=_LINES_MAX)
 
 
@@ -362,7 +363,9 @@ def _errors(found: ErrorRows, logstore: Logstore) -> Finding:
             does="mends them once columns fit",
         ),
     )
-    lines = tuple(f"{rows:,} of {found.sample:,} rows with an error: {why}" for why, rows in causes.items())
+    lines = tuple(
+        f"{rows:,} of {amount(found.sample, 'row')} with an error: {why}" for why, rows in causes.items()
+    )
     return Finding(Kind.ERRORS, level, f"{said}{top}", numbers, lines, cures)
 
 

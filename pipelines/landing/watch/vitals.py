@@ -21,7 +21,7 @@ from pipelines.landing.ledger.pinned import spoken
 from pipelines.landing.ledger.state import ancestry, check_newest, facts, origins_named, read_state
 from pipelines.landing.ledger.summary import summary_of, windows_of
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.table.lake import Lake, NoMetadata
+from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import Latest, Level, TimeLeft, Unknown, Vitals, Waits, falling, rising
 from pipelines.landing.watch.look import look
 from pipelines.landing.watch.wear import wear
@@ -61,7 +61,7 @@ def vitals(
     try:
         problems = known(lambda: _problems(logstore, lake_now()), broken=True)
         waits = known(by_the_service, broken=True)
-    except (LedgerBroken, NoMetadata) as error:
+    except LedgerBroken as error:
         return _broken(error)
     lag, left = (waits, waits) if isinstance(waits, Unknown) else waits
     return Vitals(
@@ -102,7 +102,7 @@ def reconciled(logstore: Logstore) -> tuple[str, ...] | Unknown:
     """What is wrong with the newest landing, seen by somebody who did not make it."""
     try:
         return known(lambda: _problems(logstore, Lake.default()), broken=True)
-    except (LedgerBroken, NoMetadata) as error:
+    except LedgerBroken as error:
         return (str(error),)
 
 
@@ -111,7 +111,7 @@ def known(look_at: Callable[[], _T], *, broken: bool = False) -> _T | Unknown:
     try:
         return look_at()
     except (SlsError, OSError) as error:
-        if broken and isinstance(error, LedgerBroken | NoMetadata):
+        if broken and isinstance(error, LedgerBroken):
             raise
         return Unknown(str(error), _cures(error))
 

@@ -9,6 +9,7 @@ from pipelines.landing.ledger.reading import manifests_of
 from pipelines.landing.ledger.state import ancestry
 from pipelines.landing.ledger.summary import summary_bytes, summary_of
 from pipelines.landing.ledger.values import Operation
+from sls_io.values.errors import amount
 
 _DIGITS_MAX = 20
 
@@ -32,8 +33,8 @@ class Wear:
 
     def __str__(self) -> str:
         return (
-            f"{self.files:,} files since the newest compaction, {self.snapshots:,} snapshots with "
-            f"{self.ledger_bytes / 1e6:,.1f} MB of ledgers, {self.manifests:,} manifests"
+            f"{amount(self.files, 'file')} since the newest compaction, {amount(self.snapshots, 'snapshot')} "
+            f"with {self.ledger_bytes / 1e6:,.1f} MB of ledgers, {amount(self.manifests, 'manifest')}"
         )
 
     @property

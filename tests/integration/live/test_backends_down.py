@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from pipelines.landing.table.lake import Lake
-from sls_io.values.errors import ConfigError, LandingUnknown, SlsError, TransportError
+from sls_io.values.errors import LandingUnknown, SlsError, TransportError
 from tests.backends import s3
 from tests.backends.places import Place, Servers, made
 from tests.backends.postgres import only_read
@@ -30,7 +30,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, servers: Servers) -> I
         yield place
 
 
-def refused(world: World, lake: Lake, error: type[SlsError] = ConfigError) -> str:
+def refused(world: World, lake: Lake, error: type[SlsError] = TransportError) -> str:
     """What a landing into this lake says; it is one sentence without keys, and nothing moved."""
     head, checkpoints = world.table.metadata.current_snapshot_id, world.checkpoints()
     with pytest.raises(error) as raised:
@@ -96,7 +96,7 @@ def test_a_rest_catalog_that_is_down_is_named_and_its_return_is_noticed(
     world: World, place: Place, servers: Servers
 ) -> None:
     table, checkpoints = world.table, world.checkpoints()
-    with servers.rest.down(), pytest.raises(ConfigError) as raised:
+    with servers.rest.down(), pytest.raises(TransportError) as raised:
         world.land(lake=place.direct)
 
     assert f"rest catalog at 127.0.0.1:{urlsplit(place.direct.properties['uri']).port}" in str(raised.value)
@@ -110,7 +110,7 @@ def test_a_bucket_that_is_not_there_and_a_key_that_is_not_known_are_named(
     world: World, place: Place, servers: Servers
 ) -> None:
     nowhere = elsewhere(place.lake, warehouse="s3://no-such-bucket/lake")
-    with pytest.raises(ConfigError, match=r"s3://no-such-bucket/lake.*NO_SUCH_BUCKET.*check the bucket"):
+    with pytest.raises(TransportError, match=r"s3://no-such-bucket/lake.*NO_SUCH_BUCKET.*check the bucket"):
         fresh = world.changed(
             table="bronze.new_logs", group={**world.logstore.group.model_dump(), "name": "new"}
         )
@@ -150,7 +150,7 @@ def test_a_catalog_that_accepts_and_says_nothing_costs_a_deadline(
 ) -> None:
     """Their drivers would wait for ever. A run that has sent its commit leaves it to the next one."""
     assert place.gate is not None
-    with place.gate.hold(), pytest.raises(ConfigError, match=r"no answer within 0\.(5|4[0-9]) s"):
+    with place.gate.hold(), pytest.raises(TransportError, match=r"no answer within 0\.(5|4[0-9]) s"):
         world.lake.load(world.logstore.table, deadline_s=PAUSE_S)
 
     checkpoints = world.checkpoints()
@@ -170,7 +170,7 @@ def test_a_database_that_stands_still_for_a_while_is_asked_again(
     world: World, place: Place, servers: Servers
 ) -> None:
     """The server process itself is stopped, with the connections that it has."""
-    with servers.postgres.paused(), pytest.raises(ConfigError, match="no answer within"):
+    with servers.postgres.paused(), pytest.raises(TransportError, match="no answer within"):
         world.lake.load(world.logstore.table, deadline_s=PAUSE_S)
 
     assert world.land().rows == 40

@@ -20,7 +20,7 @@ from tests.worlds.project_copy import project
 
 FOLDER = ROOT / "docs" / "howto"
 SAYS: dict[str, list[tuple[str, ...]]] = {
-    "README": [("3 rows into bronze.shop", "1 rows could not be typed exactly")],
+    "README": [("3 rows into bronze.shop", "1 row could not be typed exactly")],
     "read-the-table": [
         ("1 12.00", "2 7.00"),
         ("│ tea │ 12.00 │",),

@@ -32,6 +32,7 @@ from pipelines.components.logstore.sensors.ticks import Partitions, Sighting
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.watch.look import Look
 from pipelines.landing.watch.topology import Event, Seen, Topology, due, events, remembered, topology
+from sls_io.values.errors import amount
 from sls_io.values.window import Cursor
 from sls_io.wire.client import SlsClient
 
@@ -213,5 +214,5 @@ def _said(now: Topology, found: tuple[Event, ...], of_drains: str) -> str:
     """What became of the shards, and of a run for it."""
     changed = "; ".join(map(str, found[:_LINES_MAX]))
     if not changed:
-        return of_drains or f"{len(now.look.shards)} shards, as before"
+        return of_drains or f"{amount(len(now.look.shards), 'shard')}, as before"
     return f"{changed}: {of_drains or 'no run is needed for it'}"
