@@ -102,7 +102,8 @@ def show(output: Output, logstore: Logstore, views: list[ShardView], facts: Vita
     if ahead := [str(view.shard) for view in views if view.ahead]:
         output.say(
             f"[yellow]the table has been further[/]: published checkpoints of shards {', '.join(ahead)} are "
-            "ahead of it. An older copy was restored, or a person took landings back. Live runs go on from "
+            "ahead of it. An older copy was restored, a person took landings back, or another table is fed "
+            "with the same group. Live runs go on from "
             "the table, so nothing lands twice; what retention has taken by then they name as a gap"
         )
     say_findings(output, findings(facts, logstore))

@@ -110,7 +110,9 @@ def _say_how_far(output: Output, proof: Proof) -> None:
         )
     whole = proof.whole
     if whole.files:
-        output.say(f"{amount(whole.rows, 'row')} read in every column: {amount(whole.files, 'file')}")
+        output.say(
+            f"{amount(whole.files, 'file')} read in every column, with {amount(whole.rows, 'row')} in all"
+        )
     if whole.others:
         output.say(
             f"of {amount(whole.others, 'file')} only the columns were read that tell which rows there are"

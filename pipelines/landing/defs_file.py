@@ -159,7 +159,7 @@ def component(path: Path, document: Any) -> dict[str, Any]:
     kind = document.get("type") if isinstance(document, dict) else None
     if not isinstance(document, dict) or not isinstance(kind, str):
         raise ConfigError(f"{path}: it has no `type:`; a logstore's is {_OURS[0]}")
-    if kind.startswith(_PACKAGE) and kind not in _OURS:
+    if kind not in _OURS and (kind.startswith(_PACKAGE) or kind.rpartition(".")[2] in KINDS):
         raise no_such_type(path, kind)
     return document
 
@@ -317,7 +317,9 @@ def _hint(text: str, error: Exception) -> str:
         if cure := _cure(text, place):
             return f": {cure}"
     if text[mark.index : mark.index + 1] == ":":
-        return ": a second colon; put a value with a colon in it in quotes"
+        if _VALUE.match(_line(text, mark)[: mark.column]):
+            return ": a second colon; put a value with a colon in it in quotes"
+        return ": the line before it has no colon after its key, or this one is indented too far"
     return _hint_of_lines(text, begin, mark) if begin and begin.line != mark.line else ""
 
 
@@ -338,6 +340,9 @@ def _cure(text: str, mark: yaml.Mark) -> str:
     """What to write where a value begins, at the mark or before it in the line, with what YAML reads as
     something else; "" where it does not."""
     line = _line(text, mark)
+    before = line[: mark.column]
+    if before[-1:] in ("'", '"') and before.count(before[-1]) % 2:
+        return "a quote that opens in a line before ends here; close it where its value ends"
     value = _VALUE.match(line)
     begins = {mark.column} | ({value.end()} if value and value.end() <= mark.column else set())
     for column in sorted(begins):

@@ -128,6 +128,8 @@ class Service(Settings):
             or parts.fragment
         ):
             raise ValueError("endpoint: expected https://HOST, without user, path or query")
+        if ":" in host:
+            raise ValueError("endpoint: write the loopback as 127.0.0.1, not as an IPv6 address")
         if parts.path not in ("", "/"):
             raise ValueError("endpoint: expected https://HOST, without a path")
         if is_loopback(host) and "://" not in value:

@@ -210,8 +210,6 @@ class Wire:
     def __init__(self, endpoint: str, clock: Clock, *, proxy: str = "") -> None:
         parts = urlsplit(endpoint)
         self.scheme, self.host = parts.scheme, parts.hostname or ""
-        if ":" in self.host:
-            raise ConfigError("service.endpoint: write the loopback as 127.0.0.1, not as an IPv6 address")
         self.place = parts.netloc
         self._port = parts.port or (443 if self.scheme == "https" else 80)
         self._direct = is_loopback(self.host)

@@ -445,7 +445,10 @@ def test_what_the_contract_cannot_follow_is_said_by_plan_and_verify_too(
     change(world)
     with pytest.raises(ConfigError, match=says):
         world.land()
-    assert says in command("land", "--dry-run")["error"]
+    hours = world.hours
+    span = ("--from", hour_text(hours.start), "--to", hour_text(hours.stop - 1))
+    for dry in (("land", "--dry-run"), ("backfill", "--mode", "replace", "--local", *span)):
+        assert says in command(*dry)["error"]
     proof = command("verify")
     assert proof["ok"] and any("landings are refused" in n and says in n for n in proof["notes"])
 

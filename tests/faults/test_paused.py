@@ -3,14 +3,17 @@
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
+from pipelines.landing.commit.planned import Tools, execute
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.ledger import codec
-from pipelines.landing.ledger.state import ancestry
+from pipelines.landing.ledger.state import ancestry, facts
+from pipelines.landing.operations.pause import plan_pause, plan_resume
 from sls_io.planning.waits import Why
 from sls_io.values.claim import GAP_EXPIRED
 from tests.faults.judge import assert_whole, pass_by
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import PROJECT, World
+from tests.worlds.two_runs import At
 
 
 @pytest.fixture
@@ -93,6 +96,19 @@ def test_a_backfill_lands_the_hours_of_a_paused_shard(world: World, command: Com
     assert world.land().rows == 0
     hours = world.hours
     assert world.land(mode="fill", hours=(hours.start, hours.stop)).rows == 60
+    world.assert_each_log_once()
+
+
+def test_who_commits_meanwhile_makes_nobody_ask_again_for_a_pause(world: World) -> None:
+    for plan, paused in ((plan_pause, {0}), (plan_resume, set[int]())):
+        world.put(40)
+        world.emulator.admin.advance(60)
+        with world.client as client:
+            planned = plan(world.lake, world.logstore, client, [0])
+            done = execute(world.lake, planned, Tools(on_event=At("publish", world.land)))
+        assert done.conflicts == 1
+        assert facts(world.table).paused_of(world.ledger.origin) == paused
+    world.land()
     world.assert_each_log_once()
 
 

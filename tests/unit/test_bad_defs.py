@@ -158,6 +158,26 @@ FILES: dict[str, tuple[bytes, str]] = {
         (GOOD + "  reset: a: b\n").encode(),
         "line 7, column 11: not valid YAML: a second colon",
     ),
+    "a colon too few": (
+        (GOOD + "  columns:\n    a int\n    b: int\n").encode(),
+        "line 9, column 6: not valid YAML: the line before it has no colon after its key, or this one",
+    ),
+    "a quote that a later one closes": (
+        GOOD.replace('9"', "9").encode() + b'  schedule: "*/5 * * * *"\n',
+        "line 7, column 15: not valid YAML: a quote that opens in a line before ends here; close it",
+    ),
+    "a package of a type misspelt": (
+        GOOD.replace("pipelines.components.", "pipelines.component.").encode(),
+        "there is no type 'pipelines.component.SlsLogstore': did you mean pipelines.components.SlsLogstore?",
+    ),
+    "another package of such a type": (
+        GOOD.replace("pipelines.components.", "shop.parts.").encode(),
+        "there is no type 'shop.parts.SlsLogstore': a logstore's is pipelines.components.SlsLogstore",
+    ),
+    "a loopback of IPv6": (
+        GOOD.replace("127.0.0.1:9", "[::1]:9").encode(),
+        "endpoint: write the loopback as 127.0.0.1",
+    ),
     "a line too far right": (
         GOOD.replace("  group:", "    group:").encode(),
         "line 4, column 5: not valid YAML: this line is indented by 4 spaces, and what it stands beside, "

@@ -39,7 +39,7 @@ from pipelines.landing.ledger.state import ancestry, facts, held_columns, read_s
 from pipelines.landing.ledger.summary import windows_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import Backlog, PlanReport, gap_lines, readable_lines, suspect_lines
-from pipelines.landing.table.contract import Contract, check_landable, hour_place, rows_of
+from pipelines.landing.table.contract import Contract, hour_place, landable, rows_of
 from pipelines.landing.table.lake import Lake
 from sls_io.planning.plan import plan_fill
 from sls_io.planning.survey import survey_hours
@@ -141,7 +141,7 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
     ledger = read_ledger(logstore, lake, client)
     table = lake.load(logstore.table)
     if table is not None:
-        check_landable(contract, table.metadata, logstore.table, held_columns(table))
+        landable(contract, table.metadata, logstore.table, held_columns(table))
         check_adds_up(table, "nothing can be landed")
     until_s = int(client.now_s()) - logstore.budget.settle_s
     first, shards, unknown = not ledger.started, client.shards(), ""

@@ -44,7 +44,7 @@ from pipelines.landing.ledger.values import Count
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import said_readable
 from pipelines.landing.table import commands
-from pipelines.landing.table.contract import Contract, check_landable
+from pipelines.landing.table.contract import Contract, landable
 from sls_io.planning.again import Begins, begins_anew, begins_later, readable_again
 from sls_io.planning.values import Again
 from sls_io.values.claim import CURSOR_UNKNOWN, GAP_SKIPPED, Ledger, ShardLedger
@@ -238,7 +238,7 @@ def _refused(logstore: Logstore, table: Table) -> list[str]:
     contract."""
     try:
         contract = Contract.from_columns(logstore.columns)
-        check_landable(contract, table.metadata, logstore.table, held_columns(table))
+        landable(contract, table.metadata, logstore.table, held_columns(table))
     except ConfigError as error:
         named = (commands.line(cure, logstore.option) for cure in error.cures)
         return [f"landings are refused: {error}", *named]

@@ -10,8 +10,9 @@ and says that 3 is paused. `shards resume 3`: the next run goes on at the fronti
 meanwhile is a named gap, as after any other standstill, and the runway warns before.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Effect
@@ -57,7 +58,7 @@ def plan_pause(lake: Lake, logstore: Logstore, client: SlsClient, shards: Collec
     if closed := sorted(s for s in named if s in entries and entries[s].closed):
         raise ConfigError(f"closed already, nothing more of it lands: shard {_list(closed)}")
     after = place.state.paused_of(place.origin.id) | named
-    return _planned(place, Operation.PAUSE, named, after)
+    return _planned(place, Operation.PAUSE, named, after, partial(plan_pause, lake, logstore, client, shards))
 
 
 def plan_resume(lake: Lake, logstore: Logstore, client: SlsClient, shards: Collection[int]) -> Planned[Pause]:
@@ -65,17 +66,22 @@ def plan_resume(lake: Lake, logstore: Logstore, client: SlsClient, shards: Colle
     yet."""
     place, named = look(lake, logstore, client, started=False), frozenset(shards)
     after = place.state.paused_of(place.origin.id) - named
-    return _planned(place, Operation.RESUME, named, after)
+    again = partial(plan_resume, lake, logstore, client, shards)
+    return _planned(place, Operation.RESUME, named, after, again)
 
 
 def _planned(
-    place: Place, operation: Operation, named: frozenset[int], after: frozenset[int]
+    place: Place,
+    operation: Operation,
+    named: frozenset[int],
+    after: frozenset[int],
+    again: Callable[[], Planned[Pause]],
 ) -> Planned[Pause]:
     origin, before = place.origin.id, place.state.paused_of(place.origin.id)
     deed = Deed(operation, ",".join(map(str, sorted(named))))
     change = replace(authored.unchanged(place.head, place.state, deed), paused={origin: after})
     view = Pause(place.name, origin, tuple(sorted(named)), tuple(sorted(before)), tuple(sorted(after)))
-    return Planned(view, place, change if before != after else None)
+    return Planned(view, place, change if before != after else None, again=again)
 
 
 def _list(shards: Iterable[int]) -> str:

@@ -58,7 +58,7 @@ from pipelines.landing.run.report import LandingReport, stop_text
 from pipelines.landing.run.reporting import counts_of
 from pipelines.landing.run.write import WrittenWindow
 from pipelines.landing.table import commands
-from pipelines.landing.table.contract import Contract
+from pipelines.landing.table.contract import Contract, landable
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from pipelines.landing.table.names import protection
 from sls_io.planning.plan import only, plan_fill
@@ -237,9 +237,10 @@ def _looked(lake: Lake, logstore: Logstore, client: SlsClient) -> tuple[Place, A
 
 
 def evolved(logstore: Logstore, table: Table) -> Schema | None:
-    """The schema of what is written; None: the table's. Raises ConfigError for declared columns that the
-    table cannot follow."""
-    return Contract.from_columns(logstore.columns).evolved(table.metadata, held_columns(table))
+    """The schema of what is written; None: the table's. Raises ConfigError for declared columns or a
+    partitioning with which nothing lands."""
+    contract = Contract.from_columns(logstore.columns)
+    return landable(contract, table.metadata, logstore.table, held_columns(table))
 
 
 def accepted(held: Holdings, hours: range) -> Leaving:

@@ -240,8 +240,7 @@ class Contract:
     def check_held(self, schema: Schema, held: Held) -> None:
         """Raises ConfigError for a declared column that other hands dropped, renamed or began anew.
 
-        Story: somebody drops a column that is declared. Begun anew by the next landing, it would be null in
-        all older rows, and nobody would be told.
+        Story: somebody drops a declared column. Begun anew, it would be null in all older rows, in silence.
         """
         for column in self.shown:
             if what := displaced(schema, held, column.name):
@@ -339,10 +338,11 @@ def partition_of(
     return Record(*values)
 
 
-def check_landable(contract: Contract, metadata: TableMetadata, table: str, held: Held) -> None:
-    """Raises ConfigError for metadata of `table` whose columns or partitioning the contract cannot follow."""
-    schema = contract.evolved(metadata, held) or metadata.schema()
-    partition_of(metadata.spec(), schema, table=table, origin="", shard=0, hour=0)
+def landable(contract: Contract, metadata: TableMetadata, table: str, held: Held) -> Schema | None:
+    """As `evolved`. Raises ConfigError also for a partitioning of `table` in which no window lands."""
+    found = contract.evolved(metadata, held)
+    partition_of(metadata.spec(), found or metadata.schema(), table=table, origin="", shard=0, hour=0)
+    return found
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
@@ -493,7 +493,7 @@ def _wider(current: Schema, columns: Iterable[Column]) -> dict[int, NestedField]
         says = "column {!r}: the table has {}, the contract says {}"
         which = "; ".join(says.format(c.name, f.field_type, c.text) for c, f in refused)
         raise ConfigError(
-            f"{which}. Only int to long and float to double change in place: declare the old types again, or "
+            f"{which}. Only int to long and float to double change in place: declare what the table has, or "
             "let the columns begin anew; the old ones keep their values under other names",
             cures=(commands.retype(*(c.name for c, _ in refused)),),
         )

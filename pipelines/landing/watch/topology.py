@@ -105,7 +105,7 @@ class Topology:
     parents  of each listed shard, nearest ancestors
     ends     end cursor of the shards that are read-only and not closed in the table: they want a drain
     deleted  known shards that the service has no more, by two kinds of answers
-    hidden   known shards that are not listed, and answer all the same
+    hidden   known shards that are not listed, and answer all the same: whether read-only as far as is known
 
     `hidden` shards stay in `seen`. Story: a node lists the shards of yesterday for a minute. Were the others
     taken out, they would appear again a minute later, and somebody would be told of a split that was long
@@ -116,13 +116,12 @@ class Topology:
     parents: Mapping[int, frozenset[int]]
     ends: Mapping[int, Cursor] = field(default_factory=dict)
     deleted: frozenset[int] = frozenset()
-    hidden: frozenset[int] = frozenset()
+    hidden: Mapping[int, bool] = field(default_factory=dict)
 
     @property
     def seen(self) -> dict[int, bool]:
         """The shards that are there, whether read-only."""
-        hidden = dict.fromkeys(self.hidden, True)
-        return {**hidden, **{s.id: s.readonly for s in self.look.shards}}
+        return {**self.hidden, **{s.id: s.readonly for s in self.look.shards}}
 
     @property
     def landed(self) -> frozenset[int]:
@@ -149,8 +148,9 @@ class Topology:
         return "open" if entry is not None else "not landed yet"
 
 
-def topology(client: SlsClient, look: Look, known: Iterable[int]) -> Topology:
-    """The shards now; one call more for each that closes, and for each of the `known` that is not listed.
+def topology(client: SlsClient, look: Look, known: Mapping[int, bool]) -> Topology:
+    """The shards now; one call more for each that closes, and for each of the `known` (whether read-only)
+    that is not listed.
 
     A shard that is missing from the list is asked for itself. Two kinds of answers agree: it is gone. It
     answers: the list was cut short, and it counts as there.
@@ -172,7 +172,7 @@ def topology(client: SlsClient, look: Look, known: Iterable[int]) -> Topology:
         parents(look.shards),
         {shard: at for shard, at in ends.items() if at is not None},
         frozenset(left),
-        frozenset(missing) - left,
+        {shard: known[shard] for shard in missing if shard not in left},
     )
 
 

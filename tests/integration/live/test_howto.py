@@ -49,7 +49,7 @@ SAYS: dict[str, list[tuple[str, ...]]] = {
     "../upgrade": [("version 0.1.0", "verified: 8 rows"), ("0 wrong", "nothing new", "verified: 8 rows")],
     "move-a-table": [
         (),
-        ("8 rows read in every column", "verified: 8 rows", "bronze.shop: nothing new"),
+        ("with 8 rows in all", "verified: 8 rows", "bronze.shop: nothing new"),
         ("the catalog names nothing now", "dry run", "verified: 8 rows"),
         (),
         ("verified: 8 rows in bronze.orders",),

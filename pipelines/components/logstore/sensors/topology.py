@@ -95,7 +95,8 @@ def drains(
     same = before is not None and before.still(seen)
     there = set() if same else set(instance.get_dynamic_partitions(str(partitions.name)))
     # Anybody can add a partition on the page: one that no shard is called is nobody's, and stays.
-    known = {*(before.shards if before else ()), *(int(name) for name in there if _SHARD.fullmatch(name))}
+    known = {int(name): True for name in there if _SHARD.fullmatch(name)}
+    known |= before.shards if before else {}
     now = topology(client, seen, known)
     found, origin_id = events(before, now), seen.ledger.origin
     if before is not None and before.origin != origin_id:
