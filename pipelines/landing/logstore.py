@@ -20,7 +20,7 @@ from pipelines.landing.bounds import Health, Sensor
 from pipelines.landing.defs_file import filled, line_of, read_attributes
 from pipelines.landing.project_file import members, read_project
 from pipelines.landing.table.contract import Contract
-from pipelines.landing.table.names import WrongColumn, check_names
+from pipelines.landing.table.names import WrongColumn, check_names, protection
 from sls_io.values.cron import cron_of
 from sls_io.values.errors import ConfigError, printable
 from sls_io.values.moments import END_S, TooLate, unix_s
@@ -242,6 +242,20 @@ class Logstore(Settings):
         found = self.model_copy()
         found._option = option
         return found
+
+    @property
+    def at(self) -> str:
+        """project/logstore, as its table names it."""
+        return f"{self.service.project}/{self.service.logstore}"
+
+    @property
+    def protected(self) -> frozenset[str]:
+        """The keys that are personal data: their values do not land as they are sent."""
+        return frozenset(map(bytes.decode, Contract.from_columns(self.columns).pii))
+
+    def protection(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """What a commit of rows of it has to set of a table with these properties. Raises as `names.py`."""
+        return protection(properties, self.at, self.protected)
 
     def reads(self, shard: int) -> bool:
         """Whether a live run may read it, as far as the settings say."""

@@ -116,6 +116,13 @@ def test_rows_of_another_logstore_in_the_same_file_are_not_read_again(
     assert after[other] == before[other]
     assert planned.view.rows == len(after[mine]) == 10
     assert {(row["status"], row["__error__"], row["__raw__"]) for row in after[mine]} == {(None, None, None)}
+    if mode == "rest":
+        for each in (quick, world):
+            each.put(3)
+        pass_by(quick, 60)
+        with pytest.raises(ConfigError, match="'status' may not land as they are sent"):
+            quick.land()
+        assert world.land().rows == 3, "the settings of the other one say nothing of that key"
 
 
 def in_one_file(world: World) -> None:

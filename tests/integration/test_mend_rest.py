@@ -231,7 +231,10 @@ def test_once_plain_values_were_taken_out_a_run_of_older_settings_lands_nothing(
         ) as told:
             world.land(**how)
         assert commands.plain("pin", "user") in told.value.cures
-    assert world.identities() == before and protected_keys(world.table.properties) == {"pin", "user"}
+    assert world.identities() == before and protected_keys(world.table.properties, world.logstore.at) == {
+        "pin",
+        "user",
+    }
     world.land(logstore=later)
     assert len(world.table_rows()) == 4
     assert repr(world.table_rows()).count("4711") == (0 if rows_before else 2 + 1)
@@ -259,7 +262,7 @@ def test_values_land_as_they_are_sent_again_once_somebody_has_said_so(half_lande
     world.land(logstore=world.changed(columns=other_way))
     aside, lifted = {"user": "user_hash"}, {"user", "pin"}
     execute(world.lake, plan_columns(world.lake, world.logstore, renamed=aside, retyped=(), plain=lifted))
-    assert protected_keys(world.table.properties) == frozenset()
+    assert protected_keys(world.table.properties, world.logstore.at) == frozenset()
     with world.client as client:
         plan = plan_replace(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1))
         execute_replace(world.lake, plan, Tools(engine=world.engine))

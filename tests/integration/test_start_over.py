@@ -66,7 +66,7 @@ def test_single_rows_values_and_pauses_that_end_with_the_old_table_are_said(
 
     assert dry["removed"] == 4
     removal, values, plain, pause = dry["ends"]
-    assert "as they are sent, by key who:" in plain
+    assert "may not land as sent, by key who:" in plain
     assert removal.startswith("removed for good, of 2 receive hours: 4 rows;")
     assert "by column n: 1:" in values and pause.startswith("paused: shards 1:")
     text = command("table", "start-over", json=False)["text"]

@@ -141,6 +141,7 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
     ledger = read_ledger(logstore, lake, client)
     table = lake.load(logstore.table)
     if table is not None:
+        logstore.protection(table.properties)
         landable(contract, table.metadata, logstore.table, held_columns(table))
         check_adds_up(table, "nothing can be landed")
     until_s = int(client.now_s()) - logstore.budget.settle_s

@@ -238,6 +238,7 @@ def _refused(logstore: Logstore, table: Table) -> list[str]:
     contract."""
     try:
         contract = Contract.from_columns(logstore.columns)
+        logstore.protection(table.properties)
         landable(contract, table.metadata, logstore.table, held_columns(table))
     except ConfigError as error:
         named = (commands.line(cure, logstore.option) for cure in error.cures)

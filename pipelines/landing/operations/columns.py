@@ -98,8 +98,8 @@ def plan_columns(
     if retyped:
         last = table.metadata.last_column_id
         after = contract.evolve(after, last_column_id=last, schema_id=schema.schema_id, only=retyped) or after
-    lifted = unprotected(table.properties, plain)
-    refused = protected_keys({**table.properties, **lifted}).difference(map(bytes.decode, contract.pii))
+    lifted = unprotected(table.properties, logstore.at, plain)
+    refused = protected_keys({**table.properties, **lifted}, logstore.at) - logstore.protected
     views = tuple(_with_protected(_views(after, contract, {} if names else held), refused))
     changes = (
         *_changes(schema, after, table.metadata.last_column_id),

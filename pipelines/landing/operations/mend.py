@@ -48,7 +48,7 @@ from pipelines.landing.spark.session import Engine
 from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract, partition_of, rows_of
 from pipelines.landing.table.lake import Lake
-from pipelines.landing.table.names import protected_keys, protection
+from pipelines.landing.table.names import protected_keys
 from pipelines.landing.transform import Transform
 from sls_io.values.cures import Cure
 from sls_io.values.errors import ConfigError, InvariantBroken, LandingConflict
@@ -285,9 +285,7 @@ class _Mending:
             window_origin=self.place.origin.id,
             schema=self.rereading.schema if self.evolved else None,
             same_rows=not self.tasks,
-            properties=protection(
-                now.table.properties, Contract.from_columns(self.rereading.logstore.columns).pii
-            ),
+            properties=self.rereading.logstore.protection(now.table.properties),
         )
 
     def _changing(self, engine: Engine | None, now: Place, tasks: list[FileScanTask]) -> int:
@@ -312,6 +310,7 @@ def plan_mend(
     """
     place = look(lake, logstore, client)
     contract = Contract.from_columns(logstore.columns)
+    logstore.protection(place.table.properties)
     evolved = contract.evolved(place.table.metadata, held_columns(place.table))
     schema = evolved or place.table.schema()
     barring, cut = barring_of(place.state, place.origin, contract, schema), cells.edges([place.ledger])
@@ -327,8 +326,8 @@ def plan_mend(
             tasks.append(task)
     errors = And(slices.mine(place, hours), NotNull(term="__error__"))
     unread = live_rows(place.table, where=errors) if kept_in == "rest" else 0
-    had, hides = protected_keys(place.table.properties), contract.pii if kept_in == "rest" else ()
-    protects = tuple(sorted(name for name in map(bytes.decode, hides) if name not in had))
+    hides = logstore.protected if kept_in == "rest" else frozenset[str]()
+    protects = tuple(sorted(hides - protected_keys(place.table.properties, logstore.at)))
     view = Mend(
         kept_in,
         place.name,

@@ -60,7 +60,6 @@ from pipelines.landing.run.write import WrittenWindow
 from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract, landable
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
-from pipelines.landing.table.names import protection
 from sls_io.planning.plan import only, plan_fill
 from sls_io.planning.survey import survey_hours
 from sls_io.planning.values import LedgerChange, PlannedWindow, Survey
@@ -239,6 +238,7 @@ def _looked(lake: Lake, logstore: Logstore, client: SlsClient) -> tuple[Place, A
 def evolved(logstore: Logstore, table: Table) -> Schema | None:
     """The schema of what is written; None: the table's. Raises ConfigError for declared columns or a
     partitioning with which nothing lands."""
+    logstore.protection(table.properties)
     contract = Contract.from_columns(logstore.columns)
     return landable(contract, table.metadata, logstore.table, held_columns(table))
 
@@ -403,7 +403,7 @@ def _change(coming: _Replacing, current: PlannedUndo, attempt: Attempt) -> autho
         windows=landed,
         window_origin=place.origin.id,
         schema=coming.schema,
-        properties=protection(place.table.properties, Contract.from_columns(coming.logstore.columns).pii),
+        properties=coming.logstore.protection(place.table.properties),
     )
 
 

@@ -46,7 +46,7 @@ from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.former import new_location, number_of, place_of
 from pipelines.landing.table.lake import Lake
-from pipelines.landing.table.names import protected_keys
+from pipelines.landing.table.names import PROTECTED_PROPERTY_PREFIX
 from pipelines.landing.table.trouble import storage_trouble, unanswered
 from sls_io.values.errors import (
     ConfigError,
@@ -204,8 +204,11 @@ def _kept_out(candidate: Candidate, state: TableState) -> Iterator[str]:
         counts = Counter(names.get(bar.field, f"id {bar.field}") for bar in bars)
         columns = ", ".join(f"{name}: {count:,}" for name, count in sorted(counts.items()))
         yield f"values that may not land, by column {columns}: that ends, and rows with them land"
-    if keys := ", ".join(sorted(protected_keys(candidate.metadata.properties))):
-        yield f"values that may not land as they are sent, by key {keys}: that ends, the settings alone count"
+    found = candidate.metadata.properties.items()
+    keys = {key for name, text in found if name.startswith(PROTECTED_PROPERTY_PREFIX) for key in text.split()}
+    if keys:
+        named = ", ".join(sorted(keys))
+        yield f"values that may not land as sent, by key {named}: that ends, and settings alone count"
 
 
 def _of(state: TableState, origin: str) -> str:

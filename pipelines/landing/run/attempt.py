@@ -6,7 +6,7 @@ and the parts of an attempt change together.
 """
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.manifest import DataFile
@@ -30,7 +30,6 @@ from pipelines.landing.run.task import FileRow
 from pipelines.landing.run.write import WrittenWindow, job_for, to_data_file, write_windows
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.contract import Contract, partition_of
-from pipelines.landing.table.names import protection
 from sls_io.planning.values import Plan, PlannedWindow
 from sls_io.values.claim import Ledger
 from sls_io.values.window import IntervalSet, Window
@@ -46,7 +45,6 @@ class Attempt:
     evolved  the table's next schema, with which the files are written; None: it stays
     rows     what was written of each window
     fresh    since when the files lie there
-    protects keys that are personal data by the settings, as logs have them
     """
 
     id: str
@@ -56,7 +54,6 @@ class Attempt:
     evolved: Schema | None
     fresh: Freshness
     rows: Mapping[Window, WrittenWindow] = field(default_factory=dict)
-    protects: Collection[bytes] = ()
 
     @classmethod
     def begun(
@@ -75,10 +72,10 @@ class Attempt:
             base=base,
             evolved=contract.evolved(table.metadata, held_columns(table)),
             fresh=fresh,
-            protects=tuple(contract.pii),
         )
         found.partition(0, 0)  # a partitioning that we cannot write is refused before any work
         found.barring(contract)  # and so are columns of which nobody could tell what may not land
+        logstore.protection(table.properties)  # and settings that would bring values that may not land so
         return found
 
     @property
@@ -179,7 +176,7 @@ class Attempt:
         self, delta: Delta, ledger: Ledger, *, now_ms: int, properties: Mapping[str, str]
     ) -> publish.Request:
         """One try to publish `delta`, on exactly the table that was read, and to set these properties of it.
-        Writes manifests. Raises as `protection` and `publish.build`.
+        Writes manifests.
 
         Called anew for each try, on `self.table` as it was loaded last: a snapshot id and the manifests are
         new, the data files are the same. Worked example: two files of 40 MB were written once; a race that is
@@ -195,7 +192,7 @@ class Attempt:
             origin=publish.RegisteredOrigin(self.origin.id, origin_text(self.origin)),
             now_ms=now_ms,
             schema=self.evolved,
-            properties={**properties, **protection(self.table.properties, self.protects)},
+            properties=properties,
         )
 
     def files(self, windows: Iterable[Landed]) -> list[DataFile]:

@@ -439,6 +439,7 @@ class Run:
             properties={
                 **self._fencing.properties(attempt.base, attempt.origin.id),
                 **(self._asked if effect.delta.first else {}),
+                **self.logstore.protection(attempt.table.properties),
             },
         )
         self._name.lands(self._id)

@@ -49,7 +49,7 @@ from pyiceberg.types import (
 )
 
 from pipelines.landing.table import casts, commands, decoders
-from pipelines.landing.table.names import WrongColumn, check_names, protection
+from pipelines.landing.table.names import WrongColumn, check_names
 from sls_io.decoding.decode import Decoder
 from sls_io.decoding.pairs import Declared
 from sls_io.values.errors import ConfigError, printable
@@ -227,9 +227,8 @@ class Contract:
     def evolved(self, metadata: TableMetadata, held: Held) -> Schema | None:
         """As `evolve`, for the table of `metadata`: with ids that nothing in it ever had.
 
-        Raises ConfigError also for a declared column that is not under the id of `held` now, as `protection`.
+        Raises ConfigError also for a declared column that is not under the id of `held` any more.
         """
-        protection(metadata.properties, self.pii)
         self.check_held(metadata.schema(), held)
         return self.evolve(
             metadata.schema(),

@@ -33,9 +33,10 @@ RESERVED = frozenset(
 """Names of Iceberg's metadata columns (`org.apache.iceberg.MetadataColumns`). Spark reads no table with
 a column of such a name, or makes no changelog of it. Their case does not count, since it tells none apart."""
 
-PROTECTED_PROPERTY = "sls-lake.protected"
-"""Of a table: the keys whose values may not land as they are sent, as names and blanks. It is no part of a
-ledger: a rollback to a landing from before such a declaration does not end it."""
+PROTECTED_PROPERTY_PREFIX = "sls-lake.protected."
+"""Of a table property, before `project/logstore`: the keys of that logstore whose values may not land as they
+are sent, as names and blanks. It is no part of a ledger: a rollback to a landing from before such a
+declaration does not end it, and neither does a logstore that is made again."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,254}")
 _REST = "__rest__"
@@ -85,13 +86,14 @@ def _check(name: str) -> None:
         )
 
 
-def protected_keys(properties: Mapping[str, str]) -> frozenset[str]:
-    """The keys that settings of the table had as `drop` or `hash` when something was committed."""
-    return frozenset(properties.get(PROTECTED_PROPERTY, "").split())
+def protected_keys(properties: Mapping[str, str], logstore: str) -> frozenset[str]:
+    """The keys that settings of `project/logstore` had as `drop` or `hash` when rows of it were committed."""
+    return frozenset(properties.get(f"{PROTECTED_PROPERTY_PREFIX}{logstore}", "").split())
 
 
-def protection(properties: Mapping[str, str], protects: Iterable[bytes]) -> dict[str, str]:
-    """What a commit of rows under settings that protect these keys has to set of the table; {}: nothing.
+def protection(properties: Mapping[str, str], logstore: str, protects: Collection[str]) -> dict[str, str]:
+    """What a commit of rows of `project/logstore`, whose settings protect these keys, has to set of the
+    table; {}: nothing.
 
     Story: `user` is declared `hash`, and the plain values are taken out of all rows. A deployment that still
     has the settings of before lands an hour later, or a run that had begun before. Without a word in the
@@ -101,22 +103,22 @@ def protection(properties: Mapping[str, str], protects: Iterable[bytes]) -> dict
     Worked example: the table says `user`, the settings protect `user` and `phone`: it will say both. With
     settings that have `user: string`, or do not name it, nothing lands.
     """
-    has, wanted = protected_keys(properties), frozenset(map(bytes.decode, protects))
+    has, wanted = protected_keys(properties, logstore), frozenset(protects)
     if plain := sorted(has - wanted):
         named = ", ".join(repr(printable(name)) for name in plain)
         raise ConfigError(
-            f"values of {named} may not land as they are sent: its table had settings that say drop or "
-            "hash, and these do not; nothing was changed",
+            f"values of {named} may not land as they are sent: its table had settings that say drop or hash, "
+            "and these do not; nothing was changed",
             cures=(Do("declare them drop or hash"), commands.plain(*plain)),
         )
-    return {} if wanted <= has else {PROTECTED_PROPERTY: " ".join(sorted(wanted))}
+    return {} if wanted <= has else {f"{PROTECTED_PROPERTY_PREFIX}{logstore}": " ".join(sorted(wanted))}
 
 
-def unprotected(properties: Mapping[str, str], plain: Collection[str]) -> dict[str, str]:
+def unprotected(properties: Mapping[str, str], logstore: str, plain: Collection[str]) -> dict[str, str]:
     """What to set of a table so that values of these keys may land as they are sent; {}: nothing. Raises
     ConfigError for a key that is not protected."""
-    has, free = protected_keys(properties), frozenset(plain)
+    has, free = protected_keys(properties, logstore), frozenset(plain)
     if strange := sorted(free - has):
         known = ", ".join(sorted(has)) or "none"
         raise ConfigError(f"the table has no key {printable(strange[0])!r} as drop or hash; it has {known}")
-    return {PROTECTED_PROPERTY: " ".join(sorted(has - free))} if free else {}
+    return {f"{PROTECTED_PROPERTY_PREFIX}{logstore}": " ".join(sorted(has - free))} if free else {}
