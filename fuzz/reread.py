@@ -155,7 +155,8 @@ class Reread:
         """Say of keys that the contract protects no more that they may land as they are sent; before that
         nothing is read again."""
         table = lake.load(logstore.table)
-        has = protected_keys(table.properties, logstore.at) if table is not None else frozenset[str]()
+        name, properties = logstore.service.full_name, table.properties if table is not None else {}
+        has = protected_keys(properties, name)
         plain = has - kept_logs.hidden_by(dict(logstore.columns)).keys()
         if not plain:
             return

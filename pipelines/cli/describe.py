@@ -78,7 +78,7 @@ def show(output: Output, logstore: Logstore, views: list[ShardView], facts: Vita
         group = f"shards {', '.join(map(str, logstore.shards))} by name"
     left = _runway(facts)
     runways = {s.shard: s for s in (left.shards if left else ())}
-    output.say(f"{service.project}/{service.logstore}, {group}, table {logstore.table}; = is the frontier")
+    output.say(f"{service.full_name}, {group}, table {logstore.table}; = is the frontier")
     rows = [
         {
             "shard": view.shard,

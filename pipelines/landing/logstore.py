@@ -167,9 +167,7 @@ class Logstore(Settings):
     @classmethod
     def _is_cron(cls, value: str, info: ValidationInfo) -> str:
         service = info.data.get("service")
-        return cron_of(
-            value, str(info.field_name), f"{service.project}/{service.logstore}" if service else ""
-        )
+        return cron_of(value, str(info.field_name), service.full_name if service else "")
 
     @field_validator("columns")
     @classmethod
@@ -244,18 +242,13 @@ class Logstore(Settings):
         return found
 
     @property
-    def at(self) -> str:
-        """project/logstore, as its table names it."""
-        return f"{self.service.project}/{self.service.logstore}"
-
-    @property
     def protected(self) -> frozenset[str]:
         """The keys that are personal data: their values do not land as they are sent."""
         return frozenset(map(bytes.decode, Contract.from_columns(self.columns).pii))
 
     def protection(self, properties: Mapping[str, str]) -> dict[str, str]:
         """What a commit of rows of it has to set of a table with these properties. Raises as `names.py`."""
-        return protection(properties, self.at, self.protected)
+        return protection(properties, self.service.full_name, self.protected)
 
     def reads(self, shard: int) -> bool:
         """Whether a live run may read it, as far as the settings say."""

@@ -32,8 +32,7 @@ class GroupCheckpoints:
     @property
     def name(self) -> str:
         """The group and its logstore."""
-        service = self._client.service
-        return f"group {self._group} of {service.project}/{service.logstore}"
+        return f"group {self._group} of {self._client.service.full_name}"
 
     def read(self) -> Mapping[int, Kept]:
         """Every listed shard. Raises ServiceError (ConsumerGroupNotExist for no group) or TransportError."""

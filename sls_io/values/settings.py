@@ -195,6 +195,11 @@ class Service(Settings):
             raise ValueError("service.proxy: an http endpoint is this machine's own; leave the proxy out")
         return self
 
+    @property
+    def full_name(self) -> str:
+        """project/logstore."""
+        return f"{self.project}/{self.logstore}"
+
     def asked_by(self, deployment: str) -> "Service":
         """The same, asked in the name of a deployment; that is no setting, since the group's settings say it.
         It travels with copies and to other processes."""

@@ -171,7 +171,7 @@ class Transport(LogClient):
         raise TypeError("a Transport holds keys and sockets: send its Service and build another there")
 
     def __repr__(self) -> str:
-        return f"Transport({self.service.endpoint}, {self.service.project}/{self.service.logstore})"
+        return f"Transport({self.service.endpoint}, {self.service.full_name})"
 
     def with_deadline(self, deadline_s: float | None) -> "Transport":
         """The same connections, counters and keys under another deadline per call, in seconds."""

@@ -193,3 +193,11 @@ def test_columns_of_other_engines_stay_when_ours_are_put_back(world: World, comm
     assert world.land().rows == 20
     assert command(*RESTORE, "--execute")["committed"] is None
     assert_whole(world)
+
+
+def test_a_column_of_ours_that_was_made_optional_is_required_again(world: World, command: Command) -> None:
+    """Nothing of it has another name or type, so no line says what changes."""
+    change(world, lambda u: u.make_column_optional("__shard__"))
+    done = command(*RESTORE, "--execute")
+    assert done["executed"] and world.table.schema().find_field("__shard__").required
+    assert command(*RESTORE, "--execute")["committed"] is None

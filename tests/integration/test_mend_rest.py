@@ -65,6 +65,10 @@ def put(world: World, logs: list[dict[str, str | bytes]]) -> None:
             client.put_raw(group([log]), key=f"{place * 37 % 256:02x}".ljust(32, "0"))
 
 
+def protected(world: World) -> frozenset[str]:
+    return protected_keys(world.table.properties, world.logstore.service.full_name)
+
+
 def planned(world: World, **columns: str) -> Planned[Mend]:
     with world.client as client:
         return plan_mend(world.lake, world.changed(columns=columns or LATER), client, ALL, kept_in="rest")
@@ -231,7 +235,7 @@ def test_once_plain_values_were_taken_out_a_run_of_older_settings_lands_nothing(
         ) as told:
             world.land(**how)
         assert commands.plain("pin", "user") in told.value.cures
-    assert world.identities() == before and protected_keys(world.table.properties, world.logstore.at) == {
+    assert world.identities() == before and protected(world) == {
         "pin",
         "user",
     }
@@ -262,7 +266,7 @@ def test_values_land_as_they_are_sent_again_once_somebody_has_said_so(half_lande
     world.land(logstore=world.changed(columns=other_way))
     aside, lifted = {"user": "user_hash"}, {"user", "pin"}
     execute(world.lake, plan_columns(world.lake, world.logstore, renamed=aside, retyped=(), plain=lifted))
-    assert protected_keys(world.table.properties, world.logstore.at) == frozenset()
+    assert protected(world) == frozenset()
     with world.client as client:
         plan = plan_replace(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1))
         execute_replace(world.lake, plan, Tools(engine=world.engine))

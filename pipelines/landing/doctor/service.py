@@ -56,7 +56,7 @@ def of_service(logstore: Logstore, client: Callable[[], SlsClient], clock: Clock
     GetLogStore for "signature" and for "logstore", so its answer is of one moment for both.
     """
     service = logstore.service
-    place, name = f"{service.project}/{service.logstore}", _host(service)
+    place, name = service.full_name, _host(service)
     yield Question(
         "keys", f"credentials of provider {service.credentials.provider}", lambda: _keys(service), True
     )

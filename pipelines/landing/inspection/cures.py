@@ -27,7 +27,7 @@ from pipelines.landing.contents.fresh_starts import At
 from pipelines.landing.contents.holdings import Asking, Holdings
 from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.contents.slices import RowsElsewhere, hour_runs
-from pipelines.landing.ledger.place import Place
+from pipelines.landing.ledger.place import Place, landable
 from pipelines.landing.ledger.reading import Unreadable, listed_files, spans
 from pipelines.landing.ledger.start import find_table, known
 from pipelines.landing.ledger.state import TableState, read_state
@@ -35,7 +35,7 @@ from pipelines.landing.ledger.ways_back import PastLanding
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.give_up import GivenUp, plan_give_up
 from pipelines.landing.operations.repair_manifests import plan_repair_manifests
-from pipelines.landing.operations.replace import accepted, accepted_together, evolved
+from pipelines.landing.operations.replace import accepted, accepted_together
 from pipelines.landing.operations.rollback import kept_by_rollback
 from pipelines.landing.recovery.adopt import begins_anew, find, plan_adopt
 from pipelines.landing.table import commands
@@ -331,7 +331,7 @@ def _give_up(case: Case, lost: Collection[str]) -> _Way | None:
 def _replaces(case: Case, hours: list[int], instead: str = "") -> list[Cure]:
     does = f"lands again what the service still has{instead}, and leaves the rest of the table as it is"
     try:
-        evolved(case.logstore, case.table)
+        landable(case.logstore, case.table)
         found = case.asking.decide(lambda held: replaceable(held, hours)) if hours else ()
     except TransportError:
         raise  # nobody knows whether it works: what loses rows is not named instead

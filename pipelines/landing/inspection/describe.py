@@ -23,6 +23,7 @@ from pipelines.landing.ledger.barred import bars_of
 from pipelines.landing.ledger.left import rates_of
 from pipelines.landing.ledger.newest_landing import check_adds_up
 from pipelines.landing.ledger.pinned import check_named
+from pipelines.landing.ledger.place import landable
 from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.start import (
     begun,
@@ -35,11 +36,11 @@ from pipelines.landing.ledger.start import (
     lowered,
     unknown_beside,
 )
-from pipelines.landing.ledger.state import ancestry, facts, held_columns, read_state
+from pipelines.landing.ledger.state import ancestry, facts, read_state
 from pipelines.landing.ledger.summary import windows_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import Backlog, PlanReport, gap_lines, readable_lines, suspect_lines
-from pipelines.landing.table.contract import Contract, hour_place, landable, rows_of
+from pipelines.landing.table.contract import hour_place, rows_of
 from pipelines.landing.table.lake import Lake
 from sls_io.planning.plan import plan_fill
 from sls_io.planning.survey import survey_hours
@@ -137,12 +138,10 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
     Raises ConfigError and LedgerBroken where a run would be refused before it plans: columns that do not fit,
     a named shard that is none, a newest landing that does not add up.
     """
-    contract = Contract.from_columns(logstore.columns)
     ledger = read_ledger(logstore, lake, client)
     table = lake.load(logstore.table)
     if table is not None:
-        logstore.protection(table.properties)
-        landable(contract, table.metadata, logstore.table, held_columns(table))
+        landable(logstore, table)
         check_adds_up(table, "nothing can be landed")
     until_s = int(client.now_s()) - logstore.budget.settle_s
     first, shards, unknown = not ledger.started, client.shards(), ""

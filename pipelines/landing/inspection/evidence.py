@@ -23,6 +23,7 @@ from pipelines.landing.inspection.second_pull import SecondPull, pull_again
 from pipelines.landing.inspection.upcoming import left_alone
 from pipelines.landing.inspection.whole import NO_FILES, Chosen, WholeFiles, read_chosen
 from pipelines.landing.ledger.newest_landing import disagreements
+from pipelines.landing.ledger.place import landable
 from pipelines.landing.ledger.reading import (
     Unreadable,
     check_kept,
@@ -34,7 +35,6 @@ from pipelines.landing.ledger.reading import (
 from pipelines.landing.ledger.start import begins, unknown_beside
 from pipelines.landing.ledger.state import (
     TableState,
-    held_columns,
     landed_by_now,
     others_here,
     others_text,
@@ -44,7 +44,6 @@ from pipelines.landing.ledger.values import Count
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import said_readable
 from pipelines.landing.table import commands
-from pipelines.landing.table.contract import Contract, landable
 from sls_io.planning.again import Begins, begins_anew, begins_later, readable_again
 from sls_io.planning.values import Again
 from sls_io.values.claim import CURSOR_UNKNOWN, GAP_SKIPPED, Ledger, ShardLedger
@@ -237,9 +236,7 @@ def _refused(logstore: Logstore, table: Table) -> list[str]:
     """Says that nothing lands, although the rows may be right: the table's columns do not fit the
     contract."""
     try:
-        contract = Contract.from_columns(logstore.columns)
-        logstore.protection(table.properties)
-        landable(contract, table.metadata, logstore.table, held_columns(table))
+        landable(logstore, table)
     except ConfigError as error:
         named = (commands.line(cure, logstore.option) for cure in error.cures)
         return [f"landings are refused: {error}", *named]

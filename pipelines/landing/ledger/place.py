@@ -13,15 +13,17 @@ How much is proven depends on what the decision settles:
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.ledger.newest_landing import check_adds_up
 from pipelines.landing.ledger.start import check_origin, find_table, known
-from pipelines.landing.ledger.state import TableState, facts, read_state
+from pipelines.landing.ledger.state import TableState, facts, held_columns, read_state
 from pipelines.landing.ledger.values import Adopted
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import commands
+from pipelines.landing.table.contract import Contract, partition_of
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import Ledger
 from sls_io.values.errors import ConfigError, printable
@@ -134,3 +136,14 @@ def _looked(table: Table | None, name: str, trust: Trust, *, columns: bool = Tru
 
 def _empty(name: str) -> ConfigError:
     return ConfigError(f"nothing has landed in {name} yet", cures=(commands.LAND,))
+
+
+def landable(logstore: Logstore, table: Table) -> Schema | None:
+    """The schema of what these settings land in the table; None: the one that it has. Raises ConfigError for
+    columns, a partitioning or protected keys with which nothing lands."""
+    logstore.protection(table.properties)
+    metadata, contract = table.metadata, Contract.from_columns(logstore.columns)
+    evolved = contract.evolved(metadata, held_columns(table))
+    schema, name = evolved or metadata.schema(), logstore.table
+    partition_of(metadata.spec(), schema, table=name, origin="", shard=0, hour=0)
+    return evolved

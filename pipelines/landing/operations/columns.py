@@ -98,15 +98,15 @@ def plan_columns(
     if retyped:
         last = table.metadata.last_column_id
         after = contract.evolve(after, last_column_id=last, schema_id=schema.schema_id, only=retyped) or after
-    lifted = unprotected(table.properties, logstore.at, plain)
-    refused = protected_keys({**table.properties, **lifted}, logstore.at) - logstore.protected
+    lifted = unprotected(table.properties, logstore.service.full_name, plain)
+    refused = protected_keys({**table.properties, **lifted}, logstore.service.full_name) - logstore.protected
     views = tuple(_with_protected(_views(after, contract, {} if names else held), refused))
     changes = (
         *_changes(schema, after, table.metadata.last_column_id),
         *(f"values of {name} land as they are sent, where the settings say so" for name in sorted(plain)),
     )
     view = Columns(logstore.table, views, changes)
-    if not changes:
+    if after == schema and not plain:
         return Planned(view, place, None, nothing=f"no column of {view.table} changes")
     change = authored.unchanged(place.head, place.state, Deed(Operation.COLUMNS, "; ".join(changes)))
     new = None if after == schema else _numbered(after, table.metadata)
@@ -234,10 +234,8 @@ def _views(schema: Schema, contract: Contract, held: Held) -> Iterator[ColumnVie
 def _with_protected(views: Iterable[ColumnView], refused: Collection[str]) -> Iterator[ColumnView]:
     """The columns, and which keys the settings would land as they are sent, and the table does not let them.
     A key may have no column."""
-    was, left = (
-        "was drop or hash, nothing lands: --plain {} lets its values land as they are sent",
-        set(refused),
-    )
+    was = "was drop or hash, nothing lands: --plain {} lets its values land as they are sent"
+    left = set(refused)
     for view in views:
         yield replace(view, note=was.format(view.name)) if view.name in left else view
         left.discard(view.name)

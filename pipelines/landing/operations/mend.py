@@ -327,7 +327,7 @@ def plan_mend(
     errors = And(slices.mine(place, hours), NotNull(term="__error__"))
     unread = live_rows(place.table, where=errors) if kept_in == "rest" else 0
     hides = logstore.protected if kept_in == "rest" else frozenset[str]()
-    protects = tuple(sorted(hides - protected_keys(place.table.properties, logstore.at)))
+    protects = tuple(sorted(hides - protected_keys(place.table.properties, logstore.service.full_name)))
     view = Mend(
         kept_in,
         place.name,

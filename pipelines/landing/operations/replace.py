@@ -34,7 +34,6 @@ from functools import partial
 from itertools import takewhile
 
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Note
@@ -46,9 +45,8 @@ from pipelines.landing.contents.slices import RowsElsewhere
 from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger.epochs import RUN_CHARS, Fenced
 from pipelines.landing.ledger.fence import merge
-from pipelines.landing.ledger.place import Place, Trust, look
+from pipelines.landing.ledger.place import Place, Trust, landable, look
 from pipelines.landing.ledger.reading import spans
-from pipelines.landing.ledger.state import held_columns
 from pipelines.landing.ledger.values import Adopted, Count, Delta, Landed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.skip import Skip
@@ -58,7 +56,6 @@ from pipelines.landing.run.report import LandingReport, stop_text
 from pipelines.landing.run.reporting import counts_of
 from pipelines.landing.run.write import WrittenWindow
 from pipelines.landing.table import commands
-from pipelines.landing.table.contract import Contract, landable
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.planning.plan import only, plan_fill
 from sls_io.planning.survey import survey_hours
@@ -186,7 +183,7 @@ def plan_replace(
     of the hours lie in others, too, RowsElsewhere names the replace of all of them if that one can be done.
     """
     place, asking = _looked(lake, logstore, client)
-    schema = evolved(logstore, place.table)
+    schema = landable(logstore, place.table)
     running = asking.decide(lambda held: _running(held, hours))
     try:
         left = asking.decide(lambda held: accepted(held, hours))
@@ -233,14 +230,6 @@ def plan_replace(
 def _looked(lake: Lake, logstore: Logstore, client: SlsClient) -> tuple[Place, Asking]:
     place = look(lake, logstore, client, trust=Trust.SOUND)
     return place, Asking(place, client)
-
-
-def evolved(logstore: Logstore, table: Table) -> Schema | None:
-    """The schema of what is written; None: the table's. Raises ConfigError for declared columns or a
-    partitioning with which nothing lands."""
-    logstore.protection(table.properties)
-    contract = Contract.from_columns(logstore.columns)
-    return landable(contract, table.metadata, logstore.table, held_columns(table))
 
 
 def accepted(held: Holdings, hours: range) -> Leaving:

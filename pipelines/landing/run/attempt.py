@@ -21,9 +21,9 @@ from pipelines.landing.contents.holdings import Asking
 from pipelines.landing.contents.slices import check_nowhere
 from pipelines.landing.ledger.barred import barring_of, bars_of
 from pipelines.landing.ledger.newest_landing import check_adds_up
-from pipelines.landing.ledger.place import Place
+from pipelines.landing.ledger.place import Place, landable
 from pipelines.landing.ledger.start import check_beside, check_origin, origin_text
-from pipelines.landing.ledger.state import TableState, held_columns, read_state
+from pipelines.landing.ledger.state import TableState, read_state
 from pipelines.landing.ledger.values import Delta, Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.task import FileRow
@@ -70,12 +70,10 @@ class Attempt:
             origin=check_origin(base, origin, logstore.table),
             table=table,
             base=base,
-            evolved=contract.evolved(table.metadata, held_columns(table)),
+            evolved=landable(logstore, table),
             fresh=fresh,
         )
-        found.partition(0, 0)  # a partitioning that we cannot write is refused before any work
-        found.barring(contract)  # and so are columns of which nobody could tell what may not land
-        logstore.protection(table.properties)  # and settings that would bring values that may not land so
+        found.barring(contract)  # columns of which nobody could tell what may not land are refused, too
         return found
 
     @property

@@ -337,13 +337,6 @@ def partition_of(
     return Record(*values)
 
 
-def landable(contract: Contract, metadata: TableMetadata, table: str, held: Held) -> Schema | None:
-    """As `evolved`. Raises ConfigError also for a partitioning of `table` in which no window lands."""
-    found = contract.evolved(metadata, held)
-    partition_of(metadata.spec(), found or metadata.schema(), table=table, origin="", shard=0, hour=0)
-    return found
-
-
 def arrow_schema(schema: Schema) -> pa.Schema:
     """Arrow schema with Parquet field ids, texts with 32-bit offsets.
 
