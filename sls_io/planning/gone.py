@@ -12,13 +12,37 @@ the logs explains the loss; where nothing does, when a later run, a group timeou
     agrees                  no                      shorter, or never      suspected from now on
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from sls_io.planning import doubts, waits
 from sls_io.planning.doubts import Second
 from sls_io.planning.draft import Draft
 from sls_io.planning.values import Survey
 from sls_io.values.claim import CURSOR_UNKNOWN, GAP_SHARD_GONE, Gap, Ledger, ShardLedger
+from sls_io.values.shard import Shard
+
+_PASSED_OVER_MAX = 1_000
+"""More shards than any logstore gets between two runs."""
+
+
+def passed_over(listed: Iterable[Shard], ledger: Ledger) -> list[int]:
+    """Ids that the service gave out after the newest shard that has begun, and of which neither its list nor
+    the ledger says anything: the list lacks such a shard, or it is gone.
+
+    Story: 0 is split into 1 and 2, and 2 into 3 and 4. One list lacks 2. By that list 3 and 4 are children of
+    0, which is closed: they would land before 2, and each hour would be told as complete without its logs.
+
+    Ids are given out in order, so what was made since is between the two. Whoever holds back all behind an
+    id that was passed over need not ask about the lower ones again. Worked example: 0 and 1 have begun, 0, 1,
+    3 and 4 are listed: 2 was passed over. Had 4 begun, somebody would have been told before that 2 is gone.
+    """
+    if not ledger.started:
+        return []
+    there = {*ledger.shards, *(shard.id for shard in listed)}
+    begun = (shard for shard, entry in ledger.shards.items() if entry.reached_s or entry.closed)
+    first = max(begun, default=min(ledger.shards)) + 1
+    # A list that tells an id of nine digits must not be asked about for years.
+    return [shard for shard in range(first, min(max(there), first + _PASSED_OVER_MAX)) if shard not in there]
 
 
 def opened_again(draft: Draft, surveys: Mapping[int, Survey], ledger: Ledger) -> Ledger:

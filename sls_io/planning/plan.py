@@ -42,12 +42,16 @@ from sls_io.values.shard import Head, Shard, parents
 from sls_io.values.window import Cursor, IntervalSet, Window
 
 
-def lineage(shards: Iterable[Shard], ledger: Ledger, *, ordered: bool) -> Mapping[int, frozenset[int]]:
+def lineage(
+    shards: Iterable[Shard], ledger: Ledger, *, ordered: bool, hidden: Iterable[int] = ()
+) -> Mapping[int, frozenset[int]]:
     """Parents of each listed shard that the ledger must have closed first.
 
     A parent that is neither listed nor in the ledger was removed before this history began and holds nobody
-    back. A shard that is open in the ledger and not in the list has unknown keys: until it is closed, it
-    holds back every later shard that has not begun.
+    back. A shard that is in the ledger and not in the list has unknown keys: until it is closed, it holds
+    back every later shard that has not begun. So do the `hidden` ones: the ledger lacks them, too, and they
+    may be there (`gone.passed_over`). One that is closed now is named all the same: on a table that somebody
+    takes back meanwhile it is open again.
 
     Story: a parent with logs left is missing from one list. By that list its child has no parent: it
     would land first, and the parent's logs, a run later, after it. A child has begun when a live run has
@@ -57,12 +61,12 @@ def lineage(shards: Iterable[Shard], ledger: Ledger, *, ordered: bool) -> Mappin
         return {}
     listed = list(shards)
     there = {s.id for s in listed}
-    missing = [s for s, entry in ledger.shards.items() if s not in there and not entry.closed]
+    missing = (ledger.shards.keys() - there).union(hidden)
     begun = {s for s, entry in ledger.shards.items() if entry.reached_s}
     needed: dict[int, frozenset[int]] = {}
     for child, above in parents(listed).items():
-        hidden = () if child in begun else (s for s in missing if s < child)
-        if above := above.union(hidden):
+        behind = () if child in begun else (s for s in missing if s < child)
+        if above := above.union(behind):
             needed[child] = above
     return needed
 
@@ -93,7 +97,8 @@ def plan_live(
     ledger = opened_again(draft, surveys, ledger)
     ledger = _begun_anew(draft, surveys, ledger)
     needed = draft.change.lineage
-    needed.update(lineage(listed, ledger, ordered=ordered))
+    hidden = (shard for shard, survey in surveys.items() if not survey.listed)
+    needed.update(lineage(listed, ledger, ordered=ordered, hidden=hidden))
     for shard in sorted(surveys):
         _plan_shard(draft, surveys[shard], ledger, needed.get(shard, frozenset()))
     for shard in (s.id for s in listed if s.id not in surveys):

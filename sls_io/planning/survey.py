@@ -31,6 +31,7 @@ from functools import cached_property
 
 from sls_io.planning.again import Begins, begins_anew, begins_later, readable_again
 from sls_io.planning.doubts import Second
+from sls_io.planning.gone import passed_over
 from sls_io.planning.values import Edge, Span, Survey
 from sls_io.values.claim import CURSOR_UNKNOWN, Ledger, ShardLedger
 from sls_io.values.errors import CursorExpired, ServiceError, ShardGone, SlsError, TransportError
@@ -365,12 +366,13 @@ def _shown_again(
 
 
 def _unlisted(client: SlsClient, listed: Iterable[Shard], ledger: Ledger) -> dict[int, Survey]:
-    """A survey of each shard that the ledger has open and the service does not list.
+    """A survey of each shard that the ledger has open and the service does not list, and of each that it may
+    have made since (`passed_over`), unless that is gone.
 
     Not in the list is the first kind of answer; GetCursor is the second. "No such shard" agrees, a cursor
     denies, and anything else says nothing.
     """
-    there = {s.id for s in listed}
+    there, unknown = {s.id for s in listed}, passed_over(listed, ledger)
 
     def ask(shard: Shard) -> Survey:
         try:
@@ -383,8 +385,10 @@ def _unlisted(client: SlsClient, listed: Iterable[Shard], ledger: Ledger) -> dic
             gone = Second.DENIES
         return Survey(shard.id, None, listed=False, gone=gone)
 
-    missing = [Shard(s, readonly=True) for s, e in ledger.shards.items() if s not in there and not e.closed]
-    return dict(_each(ask, missing))
+    missing = [s for s, e in ledger.shards.items() if s not in there and not e.closed]
+    found = dict(_each(ask, [Shard(shard, readonly=True) for shard in (*missing, *unknown)]))
+    # Nothing of such a shard is given up: it is landed from its begin whenever it is listed.
+    return {s: one for s, one in found.items() if s in ledger.shards or one.gone is not Second.AGREES}
 
 
 def _each(

@@ -83,6 +83,17 @@ def ancestors(shards: Iterable[Shard]) -> Mapping[int, frozenset[int]]:
     return result
 
 
+def are_whole(shards: Iterable[Shard]) -> bool:
+    """Whether every key can be written into one of these shards, as it can in those of each logstore: a list
+    that lacks an open one says so itself.
+
+    Worked example: 0 is read-only and was split at 8000... into 1 and 2. A list of 0 and 1 alone has no place
+    for the keys from 8000... on.
+    """
+    keys = Shard(-1, readonly=False)
+    return _covered(keys, keys, [shard for shard in shards if not shard.readonly])
+
+
 def _covered(candidate: Shard, child: Shard, near: list[Shard]) -> bool:
     """Whether every key that the two share lies in one of `near`. In order of their begins each range may
     close the hole at `begin`; a range that begins behind it leaves a hole, which no later one, beginning

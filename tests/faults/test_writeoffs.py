@@ -10,6 +10,8 @@ from pipelines.landing.hours import hour_of
 from pipelines.landing.inspection.describe import describe, preview
 from pipelines.landing.inspection.runway import PACE_S, runway, spoken
 from pipelines.landing.run.report import LandingReport
+from pipelines.landing.watch.look import look
+from pipelines.landing.watch.sealed import Sealing, sealing
 from sls_io.values.claim import CURSOR_UNKNOWN, GAP_SHARD_GONE
 from sls_io.values.clock import ManualClock
 from sls_io.values.window import HOUR_S
@@ -89,6 +91,83 @@ def test_whoever_looks_is_told_what_the_run_says_and_not_that_logs_were_lost(
     report = begun.land()
     assert left.suspect and not left.lost
     assert set(report.suspects) <= set(spoken(left, 0.0)) and report.suspects
+
+
+@pytest.fixture
+def hidden(begun: World) -> World:
+    """Shard 0 was split into 2 and 3, and an hour later 2 into 4 and 5; no list has shown 2."""
+    name = begun.logstore.service.logstore
+    begun.land()
+    begun.emulator.admin.split(PROJECT, name, 0)
+    unlisted(begun, 2)
+    begun.put(10, key=LOW)
+    pass_by(begun, HOUR_S)
+    begun.emulator.admin.split(PROJECT, name, 2)
+    begun.put(20, key=LOW)
+    pass_by(begun, HOUR_S)
+    return begun
+
+
+@pytest.mark.parametrize("asked", ["is there", "does not answer"])
+def test_a_parent_that_no_list_has_shown_is_waited_for(hidden: World, asked: str) -> None:
+    if asked == "does not answer":
+        tell(hidden, "error", call="get_cursor", shard=2, status=500)
+    for _ in range(3):
+        report = hidden.land()
+        assert any(line.startswith("shard 2: ") for line in report.suspects)
+    assert hidden.ledger.shards[0].closed
+    assert not any(hidden.ledger.shards[s].rows for s in (4, 5) if s in hidden.ledger.shards)
+    assert str(report.waits[4]) == "parents not closed yet: 2"
+
+    all_right(hidden)
+    while hidden.land().rows:
+        pass
+    of_windows = [w.window.shard for _, windows in hidden.landings() for w in windows]
+    assert of_windows.index(2) < min(of_windows.index(shard) for shard in (4, 5) if shard in of_windows)
+    assert_whole(hidden)
+
+
+def test_no_hour_is_complete_while_a_list_lacks_a_shard_that_nobody_knows(hidden: World) -> None:
+    for _ in range(3):
+        hidden.land()
+    hour = hidden.hours[0]
+
+    def complete() -> Sealing:
+        with hidden.client as client:
+            seen = look(hidden.logstore, hidden.lake, client)
+        return sealing(seen, hour, hours_max=24, start=hidden.logstore.start_hour)
+
+    assert not complete().hours
+    all_right(hidden)
+    while hidden.land().rows:
+        pass
+    assert len(complete().hours) > 1
+
+
+def test_no_hour_is_complete_while_a_list_lacks_an_open_shard(begun: World) -> None:
+    begun.land()
+    hour = begun.hours[0]
+    begun.emulator.admin.split(PROJECT, begun.logstore.service.logstore, 0)
+    unlisted(begun, 3)
+    pass_by(begun, HOUR_S)
+    begun.put(10)
+    pass_by(begun, HOUR_S)
+    for _ in range(3):
+        begun.land()
+    with begun.client as client:
+        seen = look(begun.logstore, begun.lake, client)
+    found = sealing(seen, hour, hours_max=24, start=begun.logstore.start_hour)
+    assert found.short and not found.hours
+
+
+def test_a_shard_that_is_gone_without_ever_being_listed_is_waited_for_by_nobody(hidden: World) -> None:
+    """As after an outage that was longer than retention."""
+    all_right(hidden)
+    hidden.emulator.admin.retain(PROJECT, hidden.logstore.service.logstore, shard=2, drop=True)
+    for _ in range(3):
+        report = hidden.land()
+        assert not report.suspects
+    assert hidden.ledger.shards[4].rows
 
 
 def test_other_shards_go_on_beside_a_suspect(begun: World) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from pipelines.landing.run.protocol import Surveyed
 from sls_io.planning.doubts import Second
+from sls_io.planning.gone import passed_over
 from sls_io.planning.values import Edge, Span, Survey
 from sls_io.values.claim import CURSOR_UNKNOWN, Ledger
 from sls_io.values.shard import KEY_MAX, KEY_MIN, Head, Shard
@@ -208,6 +209,9 @@ def lied(told: Surveyed, ledger: Ledger, lies: Mapping[int, str]) -> Surveyed:
         if entry is not None and not entry.closed:
             gone = Second.DENIES if lie in ONE_KIND else Second.AGREES
             surveys[shard] = Survey(shard, None, listed=False, gone=gone)
+    for shard in passed_over(shards, ledger):
+        if lies.get(shard) in ONE_KIND:
+            surveys[shard] = Survey(shard, None, listed=False, gone=Second.DENIES)
     return Surveyed(shards, surveys, told.now_s)
 
 

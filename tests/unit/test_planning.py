@@ -12,6 +12,7 @@ from pipelines.landing.ledger.values import Delta, Landed
 from sls_io.planning import waits
 from sls_io.planning.doubts import Second
 from sls_io.planning.draft import Patience
+from sls_io.planning.gone import passed_over
 from sls_io.planning.plan import fallen_back, never_landed_in, only, plan_fill, since_start
 from sls_io.planning.values import Again, Edge, Plan, Span, Survey, Suspicion
 from sls_io.planning.waits import Wait, Why
@@ -153,6 +154,16 @@ def test_a_child_waits_until_its_parent_is_closed_in_the_ledger(
     assert plan.waits[2] == (waits.HELD if planned else waits.for_parents([0]))
 
 
+def test_a_parent_that_is_closed_and_not_listed_must_be_closed_where_the_child_lands() -> None:
+    child = family()[1]
+    closed = Ledger("o", {0: ShardLedger(Cursor(0), IntervalSet.of([(0, 3)]), rows=3, end=Cursor(3))})
+    plan = live([child], [surveyed(child, 0, 3, (7, 0, 3))], dict(closed.shards))
+    delta = Delta("o", plan.live, tuple(Landed(p.window, 3, 5) for p in plan.windows), plan.change)
+    assert merge(closed, delta).accepted
+    taken_back = Ledger("o", {0: ShardLedger(Cursor(0))})
+    assert not merge(taken_back, delta).accepted
+
+
 def test_rows_of_a_backfill_do_not_let_a_child_go_before_a_parent_that_one_list_lacks() -> None:
     child, filled = family()[1], ShardLedger(Cursor(0), landed=IntervalSet.of([(0, 2)]), rows=2)
     asked = surveyed(child, 0, 3, (7, 2, 3))
@@ -160,6 +171,27 @@ def test_rows_of_a_backfill_do_not_let_a_child_go_before_a_parent_that_one_list_
     assert not waiting.windows and waiting.waits[1] == waits.for_parents([0])
     begun = replace(filled, reached_s=7 * HOUR_S)  # by a live run, so its parents were closed before
     assert live([child], [asked], {0: ShardLedger(Cursor(0)), 1: begun}).windows
+
+
+@pytest.mark.parametrize(
+    ("listed", "begun", "unread", "expected"),
+    [
+        ([0, 1, 3, 4], [0, 1], [], [2]),
+        ([0, 1, 3, 4], [0, 1, 4], [], []),
+        ([0, 1, 3, 4], [0, 1], [2], []),
+        ([0, 1], [0, 1], [], []),
+        ([7, 9, 12], [], [7, 9], [8, 10, 11]),
+        ([900], [3, 700], [], list(range(701, 900))),
+        ([0, 2**60], [0], [], list(range(1, 1001))),
+        ([0, 5], [], [], []),
+    ],
+)
+def test_ids_that_were_passed_over(
+    listed: list[int], begun: list[int], unread: list[int], expected: list[int]
+) -> None:
+    shards = {shard: ShardLedger(Cursor(0), reached_s=1) for shard in begun}
+    ledger = Ledger("o", {**shards, **{shard: ShardLedger(Cursor(0)) for shard in unread}})
+    assert passed_over(map(a_shard, listed), ledger) == expected
 
 
 def test_a_child_seen_for_the_first_time_starts_at_its_begin() -> None:

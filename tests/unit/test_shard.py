@@ -15,6 +15,7 @@ from sls_io.values.shard import (
     ShardEvent,
     ShardState,
     ancestors,
+    are_whole,
     initial_state,
     next_state,
     parents,
@@ -144,6 +145,9 @@ def test_inferred_lineage_is_what_happened(shards: int, moves: list[tuple[bool, 
         number = history.live[pick % len(history.live)]
         history.split(number) if split else history.merge(number)
     assert parents(history.listed()) == history.truth
+    assert are_whole(history.listed())
+    for lacking in history.listed():
+        assert are_whole(s for s in history.listed() if s.id != lacking.id) is lacking.readonly
     above = ancestors(history.listed())
     for child, direct in history.truth.items():
         assert above[child] == direct.union(*(above[p] for p in direct))

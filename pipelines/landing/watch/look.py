@@ -14,6 +14,7 @@ from pipelines.landing.ledger.start import check_origin, find_table
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
+from sls_io.planning.gone import passed_over
 from sls_io.values.claim import Ledger
 from sls_io.values.shard import Shard
 from sls_io.wire.client import SlsClient
@@ -58,8 +59,15 @@ class Look:
     @property
     def passed_by(self) -> dict[int, int]:
         """The same shard by shard, of those that may still bring something; of all where none may, as
-        between a split and the first look at its children."""
+        between a split and the first look at its children.
+
+        One of which neither list nor ledger says anything may still bring something, until a run has asked
+        for it. It is younger than any with a lower id. Worked example: 1 was made at 08:00 and 3 at 10:30,
+        and the list lacks 2: it holds nothing from before 08:00.
+        """
         new = {s.id: s.created_s for s in self.shards if s.id not in self.ledger.shards}
+        for hidden in passed_over(self.shards, self.ledger):
+            new[hidden] = max((s.created_s for s in self.shards if s.id < hidden), default=0)
         still = {s: e.reached_s for s, e in self.ledger.shards.items() if not e.closed}
         return {**still, **new} or {s: e.reached_s for s, e in self.ledger.shards.items()}
 

@@ -1,7 +1,8 @@
 """Which receive hours are complete: every shard has passed their end, so nothing can come any more.
 
 An hour that nobody wrote into is complete as well. A shard that was listed first a moment ago counts from
-the time it was made: until it has landed, no hour in which it was there is complete.
+the time it was made: until it has landed, no hour in which it was there is complete. A list that lacks an
+open shard completes nothing.
 """
 
 from collections.abc import Callable, Collection
@@ -13,18 +14,21 @@ from pyiceberg.table import Table
 from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.table.contract import hour_place
 from pipelines.landing.watch.look import Look
+from sls_io.values.shard import are_whole
 from sls_io.values.window import HOUR_S
 
 
 @dataclass(frozen=True, slots=True)
 class Sealing:
     """`hours`: the next ones that are complete, in order (since 1970). `more`: complete as well, and left for
-    the next time. `shard` has passed least, up to `passed_s`; None where no shard is known."""
+    the next time. `shard` has passed least, up to `passed_s`; None where no shard is known. `short`: the list
+    lacks an open shard, so nothing is complete."""
 
     hours: range
     more: int = 0
     shard: int | None = None
     passed_s: int | None = None
+    short: bool = False
 
 
 def sealing(
@@ -45,6 +49,8 @@ def sealing(
     passed_s = look.passed_s
     if passed_s is None or look.table is None:
         return Sealing(range(0))
+    if not are_whole(look.shards):
+        return Sealing(range(0), short=True)
     stop = passed_s // HOUR_S
     if first is None or not start <= first <= stop:
         oldest = oldest_hour(look.table, look.ledger.origin)

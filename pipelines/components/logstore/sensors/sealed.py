@@ -140,6 +140,8 @@ def _shown(rows: int | None, snapshot: str) -> dict[str, dg.MetadataValue]:
 
 
 def _waits(found: Sealing) -> str:
+    if found.short:
+        return "no hour is complete: the service's list of shards lacks an open one"
     if found.shard is None or found.passed_s is None:
         return "nothing has landed yet"
     reached = f"is in {hour_text(found.passed_s // 3600)}" if found.passed_s else "has passed no hour yet"
