@@ -16,7 +16,7 @@ from pathlib import Path
 from bench import history
 from bench.logstores import PROJECT, TYPED, bench_folder, defs_file, emulator_without_quotas, made, put_mb
 from bench.processes import Watch
-from pipelines.landing.contents.spread import HERE, Spread
+from pipelines.landing.contents.spread import Spread
 from pipelines.landing.inspection.verify import verify
 from pipelines.landing.inspection.whole import every_file, no_file
 from pipelines.landing.logstore import Logstore, load_logstore
@@ -52,8 +52,9 @@ def main(mb: int, landings: int) -> dict[str, float]:
         print(f"{'':28}{'files':>8}{'MB':>9}{'CPU s':>9}{'wall s':>9}{'CPU s a GB':>12}")
         with watch.sampling():
             figures |= cost("start of Spark", watch, None, engine.ready)
-            for name, spread in {"here": HERE, "spark": Spread(engine)}.items():
-                figures |= measured(name, tables[name], spread, watch)
+            for name, spread in {"here": Spread(), "spark": Spread(engine)}.items():
+                with spread.kept():
+                    figures |= measured(name, tables[name], watch)
         engine.stop()
     of_a_terabyte(figures)
     return figures
@@ -77,18 +78,18 @@ def landed(logstore: Logstore, engine: Engine) -> None:
         run.checkpoint()
 
 
-def measured(name: str, logstore: Logstore, spread: Spread, watch: Watch) -> dict[str, float]:
+def measured(name: str, logstore: Logstore, watch: Watch) -> dict[str, float]:
     """What each verb costs over one of the tables."""
 
     def proved(whole: bool) -> None:
         with SlsClient(logstore.service) as client:
             rows = every_file if whole else no_file
-            proof = verify(logstore, Lake.default(), client, rows=rows, spread=spread)
+            proof = verify(logstore, Lake.default(), client, rows=rows)
         if not proof.ok:
             raise SystemExit(f"{name} is not proven, the figures would mean nothing: {proof}")
 
     def compacted() -> None:
-        if not Maintainer(logstore, Lake.default(), spread=spread).execute(["compact"]).compacted:
+        if not Maintainer(logstore, Lake.default()).execute(["compact"]).compacted:
             raise SystemExit("nothing was compacted")
 
     figures = cost(f"{name}: verify", watch, logstore, lambda: proved(False))

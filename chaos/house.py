@@ -82,15 +82,16 @@ def _maintain(task: Task, lake: Lake, aged_s: float, tell: Callable[[str], None]
         return
     _age(Path(table.location().removeprefix("file://")), aged_s)
     tell("maintain")
-    done = Maintainer(
+    maintainer = Maintainer(
         task.logstore,
         lake,
         target_bytes=_TARGET_BYTES,
-        spread=Spread(InProcess()),
         manifests_max=_MANIFESTS_MAX,
         snapshots_max=_SNAPSHOTS_MAX,
         on_event=tell,
-    ).execute()
+    )
+    with Spread(InProcess()).kept():
+        done = maintainer.execute()
     tell(f"maintained {len(done.compacted)} {len(done.expired)} {len(done.swept)} {len(done.metadata)}")
 
 

@@ -228,7 +228,7 @@ def _say(output: Output, lacks: Iterable[reach.Lack]) -> list[str]:
 
 def replace_here(output: Output, logstore: Logstore, hours: range, *, execute: bool) -> None:
     """Drop the hours and land them again, in this process; a dry run without `execute`."""
-    engine, lake = engine_here(), Lake.default()
+    lake = Lake.default()
 
     def carry_out() -> Finished:
         with landing_line(output, f"replace {logstore.name}", engine) as line:
@@ -237,8 +237,9 @@ def replace_here(output: Output, logstore: Logstore, hours: range, *, execute: b
         told = asdict(report) | {"replaced": planned.view.document()}
         return Finished(report.snapshot_id, planned.view, more=told)
 
-    with SlsClient(logstore.service) as client:
-        planned = plan_replace(lake, logstore, client, hours)
+    with SlsClient(logstore.service) as client, engine_of_a_verb() as engine:
+        working = Working(output, f"replace {logstore.name}", engine)
+        planned = working.on(partial(plan_replace, lake, logstore, client, hours))
         decide(output, planned, carry_out, now=execute)
 
 
@@ -247,7 +248,7 @@ def mend_here(output: Output, logstore: Logstore, hours: range, kept: Kept, *, e
     lake = Lake.default()
     with SlsClient(logstore.service) as client, engine_of_a_verb() as engine:
         working = Working(output, f"backfill {logstore.name}", engine)
-        planned = working.on(partial(plan_mend, lake, logstore, client, hours, kept_in=kept, engine=engine))
+        planned = working.on(partial(plan_mend, lake, logstore, client, hours, kept_in=kept))
         never = () if planned.view.rows else (x for x in _lacking(logstore, hours) if x.kind in reach.NEVER)
         lacks = _say(output, never)
         do = partial(working.carry_out, planned, lake)

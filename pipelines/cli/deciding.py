@@ -36,12 +36,11 @@ def without_missing_option(told: str) -> Option:
 
 
 def decision(
-    group: click.Group, name_of_verb: str, *options: Option, lands: bool = False, reads: bool = False
+    group: click.Group, name_of_verb: str, *options: Option, lands: bool = False
 ) -> Callable[[Callable[..., Decision[Any]]], Callable[..., Decision[Any]]]:
     """A verb of `group`: the function below plans, with lake, logstore and client before its options.
 
-    `lands`: it brings rows, or decides whose table it is. `reads`: its plan reads the rows of many files, and
-    takes an `engine`.
+    `lands`: it brings rows, or decides whose table it is.
     """
 
     def made(plan: Callable[..., Decision[Any]]) -> Callable[..., Decision[Any]]:
@@ -52,9 +51,7 @@ def decision(
             logstore, lake = (resolve_to_land if lands else resolve)(name), Lake.default()
             with SlsClient(logstore.service) as client, engine_of_a_verb() as engine:
                 working = Working(output, f"{name_of_verb} {logstore.name}", engine)
-                asked |= {"engine": engine} if reads else {}
-                look = partial(plan, lake, logstore, client, **asked)
-                planned = working.on(look) if reads else look()
+                planned = working.on(partial(plan, lake, logstore, client, **asked))
                 decide(output, planned, partial(working.carry_out, planned, lake), now=execute)
 
         run.__doc__ = plan.__doc__
@@ -93,7 +90,7 @@ class Working(NamedTuple):
         from pipelines.cli.working import working_line
 
         with working_line(self.output, self.what, self.engine) as line:
-            line.phase("looking at the rows")
+            line.phase("looking at the table")
             return work()
 
     def carry_out(self, planned: Decision[Any], lake: "Lake") -> Finished:
@@ -101,7 +98,7 @@ class Working(NamedTuple):
         from pipelines.cli.working import working_line
 
         with working_line(self.output, self.what, self.engine) as line:
-            return planned.carry_out(lake, Tools(on_event=line.phase, engine=self.engine))
+            return planned.carry_out(lake, Tools(on_event=line.phase))
 
 
 def decide(

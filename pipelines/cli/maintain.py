@@ -7,7 +7,7 @@ from pipelines.cli.hours import older_than_option
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, verb
 from pipelines.cli.typed import Typed
-from pipelines.cli.working import spread_of, working_line
+from pipelines.cli.working import working_line
 from pipelines.landing.maintenance.compact import TARGET_BYTES
 from pipelines.landing.maintenance.expiry import KEPT
 from pipelines.landing.maintenance.maintain import (
@@ -96,7 +96,6 @@ def maintain(
             snapshots_max=snapshots,
             keep_s=keep_hours * HOUR_S,
             floor_s=floor_hours * HOUR_S,
-            spread=spread_of(progress, engine),
             on_event=lambda name: progress.phase(f"committing {name.partition('.')[0]}"),
         )
         progress.phase("looking at files and snapshots")

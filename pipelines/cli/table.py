@@ -27,7 +27,6 @@ from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.recovery.adopt import plan_adopt
 from pipelines.landing.recovery.register import plan_register
 from pipelines.landing.recovery.start_over import plan_start_over
-from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import ConfigError, SlsError
 from sls_io.values.window import HOUR_S, Cursor
@@ -270,7 +269,6 @@ def give_up(lake: Lake, logstore: Logstore, client: SlsClient, origin: str, rows
         "again.",
     ),
     _missing_option,
-    reads=True,
 )
 def forget(
     lake: Lake,
@@ -281,7 +279,6 @@ def forget(
     days: int | None,
     from_now_on: bool,
     end: bool,
-    engine: Engine,
     **said: Any,
 ) -> Decision[Any]:
     """Remove rows for good: by a filter, or whole receive hours before one.
@@ -295,11 +292,11 @@ def forget(
     asked = [name for name, each in (("where", where), ("hour", hour), ("days", days)) if each is not None]
     if where is not None and asked == ["where"]:
         said |= {"from_now_on": from_now_on, "end": end}
-        return plan_forget_where(lake, logstore, client, where, engine=engine, **said)
+        return plan_forget_where(lake, logstore, client, where, **said)
     if hour is not None and asked == ["hour"] and not (from_now_on or end):
-        return plan_forget_before(lake, logstore, client, hour, engine=engine, **said)
+        return plan_forget_before(lake, logstore, client, hour, **said)
     if days is not None and asked == ["days"] and not (from_now_on or end or any(said.values())):
-        return plan_forget_older(lake, logstore, client, days, engine=engine)
+        return plan_forget_older(lake, logstore, client, days)
     raise click.UsageError(
         "say what to forget: one of --where FILTER, --before HOUR and --older-than DAYS; --from-now-on and "
         "--end go with --where"

@@ -12,7 +12,7 @@ from pipelines.cli.hours import HOURS
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.main import EXIT_FAILED, EXIT_OWED
 from pipelines.cli.output import Output, moment, verb
-from pipelines.cli.working import spread_of, working_line
+from pipelines.cli.working import working_line
 from pipelines.landing.inspection.proof import NOT_VERIFIED, OWED, VERIFIED, Proof, ShardProof, Verdict
 from pipelines.landing.inspection.verify import verify as prove
 from pipelines.landing.inspection.whole import every_file, no_file
@@ -58,8 +58,8 @@ def verify(output: Output, *, name: str | None, pull: bool, hours: range | None,
         working_line(output, f"verify {logstore.name}", engine) as progress,
     ):
         progress.phase("pulling again and counting the table" if pull else "counting the table")
-        chosen, spread = every_file if rows else no_file, spread_of(progress, engine)
-        proof = prove(logstore, Lake.default(), client, pull=pull, hours=hours, rows=chosen, spread=spread)
+        chosen = every_file if rows else no_file
+        proof = prove(logstore, Lake.default(), client, pull=pull, hours=hours, rows=chosen)
     show(output, proof)
     if unkept := tell_proof(logstore, proof):
         output.say(escape(unkept))

@@ -19,7 +19,7 @@ def landing_line(output: Output, what: str, engine: Engine) -> Iterator[Line]:
     goes to spark.log in the state folder."""
     with output.progress(what) as line, noise_into(made(home()) / _SPARK_LOG):
         try:
-            with line.landing(engine):
+            with line.landing(engine), _spread(line, engine).kept():
                 yield line
         finally:
             engine.stop()
@@ -34,10 +34,11 @@ def working_line(output: Output, what: str, engine: Engine) -> Iterator[Line]:
         with suppress(OSError):
             stack.enter_context(noise_into(home() / _SPARK_LOG))
         stack.enter_context(line.landing(engine))
+        stack.enter_context(_spread(line, engine).kept())
         yield line
 
 
-def spread_of(line: Line, engine: Engine) -> Spread:
+def _spread(line: Line, engine: Engine) -> Spread:
     """Work on files, which `line` says how far it is."""
     return Spread(
         engine, on_done=lambda done, total: line.counted(done, total, f"{done:,} of {total:,} parts")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.landing.contents.spread import Spread
 from sls_io.emulator import Emulator, Limits, start
 from sls_io.values.window import HOUR_S
 from tests.faults.forked_run import Forge
@@ -57,7 +58,7 @@ def three_hours(tmp_path_factory: pytest.TempPathFactory) -> Mold:
 @pytest.fixture
 def world(three_hours: Mold) -> Iterator[World]:
     """A copy of three hours. Another world of the same name in a test file takes its place."""
-    with three_hours.copy() as world:
+    with three_hours.copy() as world, Spread(world.engine).kept():
         yield world
 
 
@@ -70,7 +71,9 @@ def world_of(shared_emulator: Emulator, folder: Path, test: str, *, read_s: floa
     now_s = shared_emulator.admin.now()
     shared_emulator.admin.set_clock((now_s // HOUR_S + 1) * HOUR_S + 60.0)
     name = f"logs_{hashlib.sha256(test.encode()).hexdigest()[:12]}"
-    yield quick_world(shared_emulator, folder / "lake", name, read_s=read_s)
+    world = quick_world(shared_emulator, folder / "lake", name, read_s=read_s)
+    with Spread(world.engine).kept():
+        yield world
     shared_emulator.admin.remove()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from chaos.engine import InProcess
+from pipelines.landing.contents.spread import Spread
 from pipelines.landing.spark.java import OPTIONS, OPTIONS_SETTING
 from pipelines.landing.spark.session import DAEMON, DAEMON_SETTING, Engine, installed_jars
 from pipelines.landing.table.lake import Lake
@@ -102,5 +103,5 @@ def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
     """A project with the logstore `access_logs` of two shards; the clock stands in HOUR0_S."""
     in_spark = request.node.get_closest_marker("spark") is not None
     engine: Engine = request.getfixturevalue("engine") if in_spark else InProcess()
-    with start(tmp_path / "emulator", now=HOUR0_S + 60.0) as emulator:
+    with start(tmp_path / "emulator", now=HOUR0_S + 60.0) as emulator, Spread(engine).kept():
         yield new_world(emulator, make_lake(tmp_path / "lake"), engine)

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pipelines.landing.commit.planned import Tools, execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.contents.spread import Spread
 from pipelines.landing.inspection.proof import Proof
 from pipelines.landing.inspection.verify import verify
@@ -36,14 +36,13 @@ def main(arguments: dict[str, Any]) -> int:
     lake, logstore = Lake(arguments["lake"]), Logstore.model_validate(arguments["logstore"])
     engine = Engine(lake=lake, **{n: arguments[n] for n in ("remote", "master", "conf") if n in arguments})
     engine.here_bytes_max = -1
-    spread = Spread(engine)
     try:
-        with SlsClient(logstore.service) as client:
-            before = verify(logstore, lake, client, pull=True, rows=every_file, spread=spread)
-            done = Maintainer(logstore, lake, spread=spread).execute(["compact"])
-            planned = plan_forget_where(lake, logstore, client, arguments["where"], engine=engine)
-            execute(lake, planned, Tools(engine=engine))
-            after = verify(logstore, lake, client, rows=every_file, spread=spread)
+        with SlsClient(logstore.service) as client, Spread(engine).kept():
+            before = verify(logstore, lake, client, pull=True, rows=every_file)
+            done = Maintainer(logstore, lake).execute(["compact"])
+            planned = plan_forget_where(lake, logstore, client, arguments["where"])
+            execute(lake, planned)
+            after = verify(logstore, lake, client, rows=every_file)
     except SlsError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
         return 2

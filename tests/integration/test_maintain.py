@@ -18,7 +18,6 @@ from pipelines.cli.deciding import show_effect
 from pipelines.cli.main import EXIT_USAGE
 from pipelines.cli.output import Output
 from pipelines.landing.commit.planned import execute
-from pipelines.landing.contents.spread import Spread
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.ledger.state import check_ancestry
 from pipelines.landing.maintenance.expiry import affordable
@@ -55,7 +54,7 @@ def fill(world: World) -> World:
 
 
 def maintainer(world: World, **options: Any) -> Maintainer:
-    return Maintainer(world.logstore, world.lake, spread=Spread(world.engine), **options)
+    return Maintainer(world.logstore, world.lake, **options)
 
 
 def age(paths: list[Path], days: float = 3) -> None:

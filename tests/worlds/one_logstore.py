@@ -275,8 +275,8 @@ class World:
 
     def proof(self, **asked: Any) -> Proof:
         """What `verify` says now; options go to it."""
-        with self.client as client:
-            return verify(self.logstore, self.lake, client, spread=Spread(self.engine), **asked)
+        with self.client as client, Spread(self.engine).kept():
+            return verify(self.logstore, self.lake, client, **asked)
 
     def assert_proved(self) -> None:
         """The table's own proof holds: sums, intervals, each row once."""

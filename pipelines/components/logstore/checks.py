@@ -23,7 +23,7 @@ import dagster as dg
 from pipelines.components.logstore.health import bounded, last_told, verdict
 from pipelines.components.logstore.metadata import records
 from pipelines.components.logstore.spark import SparkEngine
-from pipelines.landing.contents.spread import HERE, Spread
+from pipelines.landing.contents.spread import Spread
 from pipelines.landing.hours import hours_of
 from pipelines.landing.inspection.proof import Proof, ShardProof
 from pipelines.landing.inspection.verify import verify
@@ -58,10 +58,11 @@ def prove(logstore: Logstore, spark: SparkEngine, *, pull: str = "") -> dg.Asset
 
     Raises what `verify` does when there is nobody to ask, ConfigError when `pull` is neither.
     """
-    return dg.AssetCheckResult(**_proof(logstore, Spread(spark.engine()), pull))
+    with Spread(spark.engine()).kept():
+        return dg.AssetCheckResult(**_proof(logstore, pull))
 
 
-def _proof(logstore: Logstore, spread: Spread = HERE, pull: str = "") -> dict[str, Any]:
+def _proof(logstore: Logstore, pull: str = "") -> dict[str, Any]:
     hours = None if pull in ("", ALL) else hours_of(pull)
     started_s = SYSTEM_CLOCK.monotonic()
     with SlsClient(logstore.service) as client:
@@ -73,7 +74,6 @@ def _proof(logstore: Logstore, spread: Spread = HERE, pull: str = "") -> dict[st
             hours=hours,
             sums_of_others=False,
             rows=of_day(SYSTEM_CLOCK.now()),
-            spread=spread,
         )
     tell_proof(logstore, proof)
     return proven_result(logstore, proof, seconds=SYSTEM_CLOCK.monotonic() - started_s)

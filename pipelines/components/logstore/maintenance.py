@@ -21,7 +21,7 @@ from pipelines.components.logstore.failures import naming_cures, plainly
 from pipelines.components.logstore.pruning import upkeep_is_dry
 from pipelines.components.logstore.schedule import Job, schedule_of
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK, SparkEngine
-from pipelines.landing.commit.planned import Tools, execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.contents.spread import Spread
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.maintenance.compact import TARGET_BYTES
@@ -77,15 +77,18 @@ def forget_op(logstore: Logstore) -> dg.OpDefinition:
     )
     def forget(context: dg.OpExecutionContext, spark: SparkEngine) -> Iterator[dg.Output[None]]:
         lake, shown_only = Lake.default(), upkeep_is_dry(context.run_config, logstore)
-        with plainly(logstore), naming_cures(logstore), SlsClient(logstore.service) as client:
+        with (
+            plainly(logstore),
+            naming_cures(logstore),
+            SlsClient(logstore.service) as client,
+            Spread(spark.engine()).kept(),
+        ):
             rows = 0
             if has_landed(lake, logstore, client):
-                planned = plan_forget_older(
-                    lake, logstore, client, logstore.forget_after_days, engine=spark.engine()
-                )
+                planned = plan_forget_older(lake, logstore, client, logstore.forget_after_days)
                 rows = planned.view.rows
                 if planned.needed and not shown_only:
-                    execute(lake, planned, Tools(engine=spark.engine()))
+                    execute(lake, planned)
         done = "would be removed" if shown_only else "removed"
         context.log.info(f"{amount(rows, 'row')} older than {age} {done}")
         yield dg.Output(None, metadata={f"rows {done}": rows})
@@ -108,7 +111,7 @@ def maintenance_job(logstore: Logstore, bronze: dg.AssetKey, prune: dg.OpDefinit
     def maintain(
         context: dg.OpExecutionContext, config: Upkeep, spark: SparkEngine
     ) -> Iterator[dg.Output[None]]:
-        with plainly(logstore), naming_cures(logstore):
+        with plainly(logstore), naming_cures(logstore), Spread(spark.engine()).kept():
             _refuse_second(context, logstore)
             maintainer = Maintainer(
                 logstore,
@@ -118,7 +121,6 @@ def maintenance_job(logstore: Logstore, bronze: dg.AssetKey, prune: dg.OpDefinit
                 snapshots_max=config.snapshots,
                 keep_s=config.keep_hours * HOUR_S,
                 floor_s=config.older_than_hours * HOUR_S,
-                spread=Spread(spark.engine()),
                 on_event=lambda event: context.log.info(f"maintenance: {event}"),
             )
             steps = config.steps or list(STEPS)

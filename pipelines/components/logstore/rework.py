@@ -26,6 +26,7 @@ from pipelines.components.logstore.schedule import ERRORS, REPLACE, REST, hour_k
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.components.logstore.telling import UNKNOWN_HOURS_TAG, UNKNOWN_TAG, hours_tag, versions_told
 from pipelines.landing.commit.planned import Tools
+from pipelines.landing.contents.spread import Spread
 from pipelines.landing.hours import hours_text
 from pipelines.landing.inspection.brought import oldest_reached_s
 from pipelines.landing.inspection.describe import hour_rows
@@ -63,7 +64,7 @@ def replaced(
     has changed then.
     """
     lake = Lake.default()
-    with SlsClient(logstore.service) as client:
+    with SlsClient(logstore.service) as client, Spread(spark.engine()).kept():
         planned = plan_replace(lake, logstore, client, hours)
         again = Counter(p.window.hour for p in planned.coming.windows)
         shown: dict[int, metadata.Metadata] = {
@@ -103,8 +104,8 @@ def mended(
 ) -> Done:
     """Read rows of the hours again from what they keep; without `execute` say what would become of them."""
     lake = Lake.default()
-    with SlsClient(logstore.service) as client:
-        planned = plan_mend(lake, logstore, client, hours, kept_in=_KEPT[mode], engine=spark.engine())
+    with SlsClient(logstore.service) as client, Spread(spark.engine()).kept():
+        planned = plan_mend(lake, logstore, client, hours, kept_in=_KEPT[mode])
         view = planned.view
         shown = {
             "hours in one commit": dg.MetadataValue.text(hours_text(hours)),
@@ -115,9 +116,8 @@ def mended(
         rows = hour_rows(logstore, lake, view.origin, hours)  # each stays, whatever is read anew
         whole_s = oldest_reached_s([planned.place.state.ledger(view.origin)]) or 0
         told = versions_told(instance, bronze, hours)
-        tools = Tools(engine=spark.engine())
         # Asked a second time nothing would change, and that is no failure: the hours are done.
-        snapshot = planned.carry_out(lake, tools).snapshot if planned.needed else None
+        snapshot = planned.carry_out(lake, Tools()).snapshot if planned.needed else None
     tags = {h: metadata.version_tags(told.get(h) if snapshot is None else snapshot) for h in hours}
     if snapshot is not None:
         shown["snapshot"] = dg.MetadataValue.text(str(snapshot))

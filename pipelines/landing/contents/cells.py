@@ -19,7 +19,7 @@ row. In a table that only landings and compactions wrote there are none.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -32,7 +32,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import prune_columns
 from pyiceberg.table import FileScanTask, Table
 
-from pipelines.landing.contents.spread import HERE, Portion, Spread, bytes_of, unless_wrong
+from pipelines.landing.contents.spread import Portion, bytes_of, each_file, over, unless_wrong
 from pipelines.landing.contents.stretches import Stretch, joined, overlaps, stretches_of
 from pipelines.landing.ledger.reading import Unreadable, batches_of
 from pipelines.landing.ledger.values import Count, Key
@@ -216,7 +216,7 @@ def totals(cells: Iterable[Cell]) -> dict[Key, Count]:
     return found
 
 
-def count(table: Table, tasks: Iterable[FileScanTask], edges: Edges, spread: Spread = HERE) -> Counted:
+def count(table: Table, tasks: Iterable[FileScanTask], edges: Edges) -> Counted:
     """The rows of these files. A file that cannot be read is named, and the others are counted. Raises
     TransportError when the storage does not answer, Misread as `reading.py` does.
 
@@ -231,7 +231,7 @@ def count(table: Table, tasks: Iterable[FileScanTask], edges: Edges, spread: Spr
     files, lost, twins = dict[Shown, Cells](), dict[str, Unreadable](), Counter[Key]()
     of, stretches = dict[Shown, FileScanTask](), defaultdict[Key, list[tuple[Stretch, Shown]]](list)
     tasks = list(tasks)
-    read = spread.each_file(table, tasks, partial(_read_once, edges))
+    read = each_file(table, tasks, partial(_read_once, edges))
     for task, found in zip(tasks, read, strict=True):
         if isinstance(found, Unreadable):
             lost.setdefault(found.path, found)
@@ -246,7 +246,7 @@ def count(table: Table, tasks: Iterable[FileScanTask], edges: Edges, spread: Spr
             stretches[key].extend((stretch, at) for stretch in each)
     groups = [(group.keys, tuple(of[at] for at in group.files)) for group in overlaps(stretches)]
     for found_twice, errors in unless_wrong(
-        spread.over(table, groups, _twins, bytes_of=lambda group: bytes_of(group[1]))
+        over(table, groups, _twins, bytes_of=lambda group: bytes_of(group[1]))
     ):
         twins.update(found_twice)
         lost |= {error.path: error for error in errors}
@@ -303,10 +303,17 @@ def _doubled(parts: list[tuple[_Longs, _Longs]]) -> int:
     return int((same & (indexes[1:] == indexes[:-1])).sum())
 
 
-def cells_of(table: Table, task: FileScanTask, edges: Edges, where: Filter | None = None) -> Cells:
-    """The cells of one file, or of those of its rows that `where` takes. Reads a batch at a time. Raises as
-    `reading.py` does."""
-    return cells_in(identities(table, task, where), edges)
+def cells_of(
+    table: Table, tasks: Sequence[FileScanTask], edges: Edges, where: Filter | None = None
+) -> "Iterator[Cells | Unreadable]":
+    """The cells of each file, or of those of its rows that `where` takes; why where it cannot be read. One
+    batch is in memory at a time. Raises any other error, as `reading.py` does."""
+    return each_file(table, tasks, partial(_cells_of_each, edges, where))
+
+
+def _cells_of_each(edges: Edges, where: Filter | None, table: Table) -> Callable[[FileScanTask], Cells]:
+    reader = IdentityReader(table, where)
+    return lambda task: cells_in(reader.of(task), edges)
 
 
 def cells_in(rows: Iterable[Identities], edges: Edges) -> Cells:

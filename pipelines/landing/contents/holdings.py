@@ -218,11 +218,12 @@ class Asking:
             for key in {key for each in both for key in each}
         }
         counted, lost = dict(self.holdings.counted), dict(self.holdings.lost)
-        for file in asks.files:
-            try:
-                counted[file.shown] = cells_of(self._table, self.tasks[file.shown], self._cut)
-            except Unreadable as error:
-                lost[file.shown] = error
+        cells = cells_of(self._table, self.of(asks.files), self._cut)
+        for file, found in zip(asks.files, cells, strict=True):
+            if isinstance(found, Unreadable):
+                lost[file.shown] = found
+            else:
+                counted[file.shown] = found
         service = self.holdings.service
         if service is not None and self._client is not None:
             service = _asked(self._client, service, self.holdings.ledger, asks)

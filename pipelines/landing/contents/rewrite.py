@@ -17,10 +17,9 @@ from pipelines.landing.commit import authored
 from pipelines.landing.commit.planned import Planned, View
 from pipelines.landing.contents import slices
 from pipelines.landing.contents.cells import shown
-from pipelines.landing.contents.spread import Spread, bytes_of, unless_wrong
+from pipelines.landing.contents.spread import bytes_of, over, unless_wrong
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import batches_of, tasks_of
-from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import arrow_schema
 from pipelines.landing.table.new_file import NewFile
@@ -67,11 +66,9 @@ def each(
     table: Table,
     tasks: Sequence[FileScanTask],
     work: Callable[[Table, FileScanTask], Result],
-    engine: Engine | None,
 ) -> list[Result]:
     """What `work` makes of each file. Raises the first error of one."""
-    results = Spread(engine).over(table, tasks, work, bytes_of=lambda task: bytes_of((task,)))
-    return list(unless_wrong(results))
+    return list(unless_wrong(over(table, tasks, work, bytes_of=lambda task: bytes_of((task,)))))
 
 
 def files_of(place: Place, about: BooleanExpression) -> list[FileScanTask]:

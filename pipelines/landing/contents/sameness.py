@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping
 from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.contents.cells import (
-    Cell,
     Cells,
     Shown,
     Tally,
@@ -21,6 +20,7 @@ from pipelines.landing.contents.cells import (
     totals,
 )
 from pipelines.landing.contents.explained import compare, unlike
+from pipelines.landing.contents.spread import unless_wrong
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.reading import Misread, tasks_of
 from pipelines.landing.ledger.values import Count
@@ -50,14 +50,14 @@ def tasks_of_ledgers(past: PastLanding) -> Iterator[FileScanTask]:
 
 def _proven(past: PastLanding, counted: dict[Shown, Cells]) -> bool:
     """Whether the rows of a landing are those of its ledgers; what is read for it is `counted`."""
-    cells = list[Cell]()
     try:
-        for task in tasks_of_ledgers(past):
-            file = shown(task)
-            counted[file] = counted.get(file) or cells_of(past.table, task, {})
-            cells += counted[file]
+        tasks = list(tasks_of_ledgers(past))
+        unread = [task for task in tasks if shown(task) not in counted]
+        for task, found in zip(unread, unless_wrong(cells_of(past.table, unread, {})), strict=True):
+            counted[shown(task)] = found
     except (LedgerBroken, Misread):
         return False
+    cells = (cell for task in tasks for cell in counted[shown(task)])
     tallies = {key: Tally(*both) for key, both in totals(cells).items()}
     return not any(unlike(ledger, past.adopted, tallies) for ledger in past.ledgers.values())
 

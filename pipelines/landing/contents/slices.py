@@ -15,23 +15,21 @@ files an hour has (`whole_files`), then whether rows of it lie anywhere else (`e
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 from pyiceberg.expressions import BooleanExpression
-from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table import FileScanTask
 
 from pipelines.landing.contents.cells import (
     Cell,
     Cells,
     Edges,
     Filter,
-    IdentityReader,
     Shown,
-    cells_in,
+    cells_of,
     edges,
     edges_of,
     identities,
@@ -39,7 +37,7 @@ from pipelines.landing.contents.cells import (
     totals,
 )
 from pipelines.landing.contents.holdings import Asks, Holdings, Listed, ServiceEdges
-from pipelines.landing.contents.spread import HERE, Spread, unless_wrong
+from pipelines.landing.contents.spread import unless_wrong
 from pipelines.landing.hours import hour_text, hours_text, moment_text
 from pipelines.landing.ledger.place import Place
 from pipelines.landing.ledger.values import Adopted, Forgotten, Gone
@@ -296,18 +294,10 @@ def fingerprint(tasks: Iterable[FileScanTask]) -> Fingerprint:
     return frozenset(map(shown, tasks))
 
 
-def slice_of(
-    place: Place, tasks: Iterable[FileScanTask], where: Filter | None = None, spread: Spread = HERE
-) -> Slice:
+def slice_of(place: Place, tasks: Iterable[FileScanTask], where: Filter | None = None) -> Slice:
     """The logstore's rows of these files, or those that `where` takes. Raises as `reading.py` does."""
-    read = partial(_cells_of, edges([place.ledger]), where)
-    found = unless_wrong(spread.each_file(place.table, list(tasks), read))
+    found = unless_wrong(cells_of(place.table, list(tasks), edges([place.ledger]), where))
     return sorted_by(place.ledger, (cell for cells in found for cell in cells))
-
-
-def _cells_of(cut: Edges, where: Filter | None, table: Table) -> Callable[[FileScanTask], Cells]:
-    reader = IdentityReader(table, where)
-    return lambda task: cells_in(reader.of(task), cut)
 
 
 def sorted_by(ledger: Ledger, cells: Iterable[Cell]) -> Slice:

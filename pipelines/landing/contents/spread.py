@@ -5,6 +5,13 @@ depend on the others, so it is one function of the table and the part, and who c
 it ran. The order of the results is that of the parts. An error of ours in a part is its result: whoever
 counts files goes on, and whoever cannot raises it (`unless_wrong`).
 
+    with Spread(engine).kept():     # a verb, a step in Dagster
+        plan_undo(...)              # proves the table, in tasks where it is large
+
+Who begins a verb says it once, as with a deadline: between it and the reading of a file lie six functions
+that have nothing to do with Spark. Handed on from one to the next it was forgotten where nobody measured: a
+removal read its files in tasks, and before that proved the whole table in this process.
+
 A worker gets the table without its snapshots and without a catalog: where its files lie and what its columns
 are. Storage is reached with the worker's own keys (`worker.py`). What comes back may refer to the table, as
 the error of a file that cannot be read does; here it refers to ours again, which has snapshots to look for a
@@ -21,6 +28,8 @@ import base64
 import io
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -47,71 +56,81 @@ Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 
+@dataclass(frozen=True)
 class Spread:
     """Where work on files is done: in this process up to `here_bytes_max` of the engine, and all of it
     without one. `on_done` hears how many parts of how many are done.
     """
 
-    def __init__(
-        self,
-        engine: Engine | None = None,
-        *,
-        on_done: Callable[[int, int], None] = lambda done, total: None,
-    ) -> None:
-        self._engine, self._on_done = engine, on_done
+    engine: Engine | None = None
+    on_done: Callable[[int, int], None] = lambda done, total: None
 
-    def over(
-        self,
-        table: Table,
-        parts: Sequence[Part],
-        work: Callable[[Table, Part], Result],
-        *,
-        bytes_of: Callable[[Part], int],
-    ) -> "Iterator[Result | SlsError]":
-        """What `work` makes of each part, in order; the error in place of what it could not make. `work`,
-        parts and results are picklable.
-
-        In this process a part is begun when its result is asked for. Raises ConfigError when Spark cannot be
-        started or its workers lack something, TransportError when a task ends without an answer.
-        """
-        engine = self._engine
-        if engine is None or sum(map(bytes_of, parts)) <= engine.here_bytes_max:
-            results: Iterator[Result | SlsError] = (_tried(work, table, part) for part in parts)
-        else:
-            results = self._on_spark(engine, table, parts, work)
-        for done, result in enumerate(results, start=1):
-            self._on_done(done, len(parts))
-            yield result
-
-    def each_file(
-        self,
-        table: Table,
-        tasks: Sequence[FileScanTask],
-        make: Callable[[Table], Callable[[FileScanTask], Result]],
-    ) -> "Iterator[Result | Unreadable]":
-        """What is made of each file, in order; why where it cannot be read. `make` gives what does it, once
-        for files that are read one after the other. Raises any other error."""
-        found = self.over(table, portions_of(tasks), partial(_each_of, make), bytes_of=bytes_of)
-        return chain.from_iterable(unless_wrong(found))
-
-    def _on_spark(
-        self, engine: Engine, table: Table, parts: Sequence[Part], work: Callable[[Table, Part], Result]
-    ) -> "Iterator[Result | SlsError]":
-        place = _place(table)
-        packed = (_packed(part, table) for part in parts)
-        for sent in in_groups(packed, lambda part: max(_PART_BYTES_MIN, len(part)), _JOB_BYTES):
-            job = _Job(*place, sent, work, engine.elsewhere)
-            try:
-                lines = engine.run(len(sent), job, tag=f"sls-lake-files-{uuid4().hex}")
-            except SlsError:
-                raise
-            except Exception as error:  # Spark's, of many kinds
-                raise task_failed(engine, error, __name__) from error
-            yield from (_unpacked(base64.b64decode(line), table) for line in lines)
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """For the time of the block all work on files that this thread begins is done so."""
+        before = _kept.set(self)
+        try:
+            yield
+        finally:
+            _kept.reset(before)
 
 
-HERE = Spread()
-"""In this process, however much it is."""
+_HERE = Spread()
+_kept: ContextVar[Spread] = ContextVar("spread", default=_HERE)
+
+
+def over(
+    table: Table,
+    parts: Sequence[Part],
+    work: Callable[[Table, Part], Result],
+    *,
+    bytes_of: Callable[[Part], int],
+) -> "Iterator[Result | SlsError]":
+    """What `work` makes of each part, in order; the error in place of what it could not make. `work`,
+    parts and results are picklable.
+
+    In this process a part is begun when its result is asked for. Raises ConfigError when Spark cannot be
+    started or its workers lack something, TransportError when a task ends without an answer.
+    """
+    spread = _kept.get()
+    if spread.engine is None or sum(map(bytes_of, parts)) <= spread.engine.here_bytes_max:
+        results: Iterator[Result | SlsError] = (_tried(work, table, part) for part in parts)
+    else:
+        results = _on_spark(spread.engine, table, parts, work)
+    return _counted(results, len(parts), spread.on_done)
+
+
+def each_file(
+    table: Table,
+    tasks: Sequence[FileScanTask],
+    make: Callable[[Table], Callable[[FileScanTask], Result]],
+) -> "Iterator[Result | Unreadable]":
+    """What is made of each file, in order; why where it cannot be read. `make` gives what does it, once
+    for files that are read one after the other. Raises any other error."""
+    found = over(table, portions_of(tasks), partial(_each_of, make), bytes_of=bytes_of)
+    return chain.from_iterable(unless_wrong(found))
+
+
+def _on_spark(
+    engine: Engine, table: Table, parts: Sequence[Part], work: Callable[[Table, Part], Result]
+) -> "Iterator[Result | SlsError]":
+    place = _place(table)
+    packed = (_packed(part, table) for part in parts)
+    for sent in in_groups(packed, lambda part: max(_PART_BYTES_MIN, len(part)), _JOB_BYTES):
+        job = _Job(*place, sent, work, engine.elsewhere)
+        try:
+            lines = engine.run(len(sent), job, tag=f"sls-lake-files-{uuid4().hex}")
+        except SlsError:
+            raise
+        except Exception as error:  # Spark's, of many kinds
+            raise task_failed(engine, error, __name__) from error
+        yield from (_unpacked(base64.b64decode(line), table) for line in lines)
+
+
+def _counted(results: Iterator[Result], total: int, on_done: Callable[[int, int], None]) -> Iterator[Result]:
+    for done, result in enumerate(results, start=1):
+        on_done(done, total)
+        yield result
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.contents.cells import Counted, count, edges, partition_origin, totals
-from pipelines.landing.contents.spread import HERE, Spread
 from pipelines.landing.hours import hours_text
 from pipelines.landing.inspection.second_pull import SecondPull, pull_again
 from pipelines.landing.inspection.upcoming import left_alone
@@ -57,14 +56,12 @@ from sls_io.wire.client import Origin, SlsClient
 @dataclass(frozen=True)
 class Scope:
     """What is looked at beside the rows and the ledger: `pull`, what has landed is pulled again, of these
-    `hours` or of all; `sums_of_others`, rows of other origins are read, too; `rows`, files to read whole.
-    `spread`: where it is done."""
+    `hours` or of all; `sums_of_others`, rows of other origins are read, too; `rows`, files to read whole."""
 
     pull: bool
     hours: range | None
     sums_of_others: bool
     rows: Chosen
-    spread: Spread = HERE
 
 
 @dataclass(frozen=True)
@@ -153,13 +150,13 @@ def gather(
         beside = unknown_beside(state, origin, logstore)
         problems.append(beside or "the ledger is empty: nothing has landed")
     landed = _landed_windows(table, ledger)
-    pulled = pull_again(client, table, ledger, hours=asked.hours, spread=asked.spread) if asked.pull else None
+    pulled = pull_again(client, table, ledger, hours=asked.hours) if asked.pull else None
     windows = {*landed, *(pulled.windows if pulled else ())}
     tasks, unlisted = _files(table)
     there = _contents(table, tasks, state, origin.id, windows, asked)
     there = replace(there, lost=(*unlisted, *there.lost), listed=not unlisted)
     mine = (t for t in tasks if partition_origin(table, t.file) in (origin.id, None))
-    whole, damaged = read_chosen(table, tasks if asked.sums_of_others else mine, asked.rows, asked.spread)
+    whole, damaged = read_chosen(table, tasks if asked.sums_of_others else mine, asked.rows)
     said = {each.path for each in lost}
     # Of the newest landing's file another logstore's may be gone, too.
     lost = list({each.path: each for each in (*damaged, *lost, *there.lost)}.values())
@@ -212,7 +209,7 @@ def _contents(
     cut = edges(map(state.ledger, names), {origin: windows})
     of = {task.file.file_path: partition_origin(table, task.file) for task in tasks}
     mine = (task for task in tasks if of[task.file.file_path] in {*names, None})
-    counted = count(table, mine, cut, asked.spread)
+    counted = count(table, mine, cut)
     rows, lost = Counter[str](), list(counted.lost)
     for (name, _), (number, _) in totals(cell for each in counted.files.values() for cell in each).items():
         rows[name] += number

@@ -15,7 +15,7 @@ from functools import partial
 
 from pyiceberg.table import Table
 
-from pipelines.landing.contents.spread import HERE, Spread, unless_wrong
+from pipelines.landing.contents.spread import over, unless_wrong
 from pipelines.landing.ledger.values import Count
 from sls_io.decoding.decode import Decoder
 from sls_io.decoding.readings import readings
@@ -55,9 +55,7 @@ class SecondPull:
         return {*self.unread, *self.expired}
 
 
-def pull_again(
-    client: SlsClient, table: Table, ledger: Ledger, *, hours: range | None = None, spread: Spread = HERE
-) -> SecondPull:
+def pull_again(client: SlsClient, table: Table, ledger: Ledger, *, hours: range | None = None) -> SecondPull:
     """Pull every landed window of these receive hours (since 1970), or of all that retention holds.
 
     Windows of one shard are pulled one after the other, so that its quota is kept; one page in memory. Raises
@@ -69,7 +67,7 @@ def pull_again(
         of_shards[window.shard].append(window)
     work = partial(_pulled, client.service, ledger.origin)
     for part in unless_wrong(
-        spread.over(table, list(of_shards.values()), work, bytes_of=partial(_bytes_of, ledger))
+        over(table, list(of_shards.values()), work, bytes_of=partial(_bytes_of, ledger))
     ):
         found.windows |= part.windows
         found.unread |= part.unread

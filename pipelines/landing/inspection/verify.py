@@ -17,7 +17,6 @@ from dataclasses import replace
 
 from pyiceberg.table import Table
 
-from pipelines.landing.contents.spread import HERE, Spread
 from pipelines.landing.hours import hours_text
 from pipelines.landing.inspection import cures
 from pipelines.landing.inspection.evidence import Evidence, Scope, gather
@@ -48,11 +47,10 @@ def verify(
     hours: range | None = None,
     sums_of_others: bool = True,
     rows: Chosen = no_file,
-    spread: Spread = HERE,
 ) -> Proof:
     """Prove the logstore's part of its table. With `pull`, what has landed is pulled again and
     compared: of these receive hours (since 1970), or of all that retention holds. Of files that `rows` takes
-    every column is read. `spread` says where it is done.
+    every column is read.
 
     Rows of the table's other origins are held against their ledgers, without their services. Without
     `sums_of_others` only their number, by the manifests: where each of them is proven by itself, nobody has
@@ -67,7 +65,7 @@ def verify(
         if isinstance(opened, Proof):
             return opened
         uuid = uuid_of(opened[0])
-        proof = _verified(logstore, lake, client, *opened, Scope(pull, hours, sums_of_others, rows, spread))
+        proof = _verified(logstore, lake, client, *opened, Scope(pull, hours, sums_of_others, rows))
     except Misread as error:
         # Nothing is known to be wrong with the table, so nothing is said that would take rows from it.
         proof = Proof(logstore.table, client.origin().id, problems=(str(error),))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pyiceberg.table import FileScanTask, Table
 
-from pipelines.landing.contents.spread import HERE, Spread
+from pipelines.landing.contents.spread import each_file
 from pipelines.landing.ledger.reading import Unreadable, read_whole
 
 DAYS = 7
@@ -55,13 +55,13 @@ def of_day(now_s: float) -> Chosen:
 
 
 def read_chosen(
-    table: Table, tasks: Iterable[FileScanTask], chosen: Chosen, spread: Spread = HERE
+    table: Table, tasks: Iterable[FileScanTask], chosen: Chosen
 ) -> tuple[WholeFiles, list[Unreadable]]:
     """Read those of these files that are `chosen`; which of them are gone or damaged. Raises TransportError
     when the storage does not answer, Misread as `reading` does."""
     tasks = list(tasks)
     mine = [task for task in tasks if chosen(task.file.file_path)]
-    read = spread.each_file(table, mine, _reading)
+    read = each_file(table, mine, _reading)
     lost = [error for error in read if error is not None]
     gone = {error.path for error in lost}
     rows = [int(task.file.record_count) for task in mine if task.file.file_path not in gone]

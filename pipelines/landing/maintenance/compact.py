@@ -37,7 +37,7 @@ from pipelines.landing.commit import authored
 from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.commit.planned import Planned, Tools
 from pipelines.landing.contents.cells import origin_and_hour
-from pipelines.landing.contents.spread import HERE, Portion, Spread, bytes_of, in_groups, unless_wrong
+from pipelines.landing.contents.spread import Portion, bytes_of, in_groups, over, unless_wrong
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.place import Looked
 from pipelines.landing.ledger.reading import batches_of, tasks_of
@@ -251,7 +251,6 @@ class Compaction(NamedTuple):
 def compactions(
     look: Callable[[], Looked],
     hours: Iterable[CompactableHour],
-    spread: Spread = HERE,
     *,
     target_bytes: int = TARGET_BYTES,
     clock: Clock = SYSTEM_CLOCK,
@@ -269,7 +268,7 @@ def compactions(
     for some in in_groups(hours, lambda hour: len(hour.parts), _PARTS_A_BATCH):
         fresh, looked = Freshness(clock), look()
         every = [HourPart(h.origin, h.hour, tasks, target_bytes) for h in some for tasks in h.parts]
-        files = spread.over(looked.table, every, written_together, bytes_of=lambda part: bytes_of(part.tasks))
+        files = over(looked.table, every, written_together, bytes_of=lambda part: bytes_of(part.tasks))
         taken, begin = list[DataFile | SlsError](), 0
         for hour in some:
             write = partial(_those, files, taken, range(begin, begin := begin + len(hour.parts)))

@@ -36,7 +36,6 @@ from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.commit.planned import TRIES_MAX, Done, NothingToDo, Planned, Tools, View, execute
 from pipelines.landing.contents import sameness
-from pipelines.landing.contents.spread import HERE, Spread
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection import cures
 from pipelines.landing.inspection.table_files import Orphan
@@ -140,8 +139,7 @@ class Maintainer:
     """One maintenance of one table.
 
     `keep_s`: a younger snapshot stays, however many there are. `floor_s`: no younger file is deleted; at
-    least a day and three times the longest run of the logstore. `spread`: where files are written together.
-    `on_event` hears the name of each step's
+    least a day and three times the longest run of the logstore. `on_event` hears the name of each step's
     commit before it is sent.
     """
 
@@ -155,7 +153,6 @@ class Maintainer:
         snapshots_max: int | None = None,
         keep_s: float = 0.0,
         floor_s: float = SWEEP_FLOOR_S,
-        spread: Spread = HERE,
         clock: Clock = SYSTEM_CLOCK,
         on_event: Callable[[str], None] = lambda name: None,
     ) -> None:
@@ -174,7 +171,7 @@ class Maintainer:
         self.lake, self.name, self.clock, self._logstore = lake, logstore.table, clock, logstore
         self.target_bytes, self.manifests_max = target_bytes, manifests_max
         self.snapshots_max, self.floor_s, self._on_event = snapshots_max, floor_s, on_event
-        self._keep_s, self._spread = keep_s, spread
+        self._keep_s = keep_s
         self._put_off: list[str] = []
         self._unsettled = False
         self._made = Made(self.name)
@@ -326,7 +323,7 @@ class Maintainer:
         done = []
         unreadable: list[tuple[CompactableHour, Unreadable]] = []
         clock, size = self.clock, self.target_bytes
-        for each in compact.compactions(self._look, hours, self._spread, target_bytes=size, clock=clock):
+        for each in compact.compactions(self._look, hours, target_bytes=size, clock=clock):
             hour = each.planned.view
             try:
                 made = self._done("compact", each.planned, each.fresh)

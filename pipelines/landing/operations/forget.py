@@ -34,7 +34,7 @@ from pipelines.landing.contents.cells import Cells, Edges, IdentityReader, cells
 from pipelines.landing.contents.holdings import Asking
 from pipelines.landing.contents.sameness import check_same
 from pipelines.landing.contents.slices import Slice
-from pipelines.landing.contents.spread import Spread, unless_wrong
+from pipelines.landing.contents.spread import each_file, unless_wrong
 from pipelines.landing.contents.where import Where, parse, quoted
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.barred import bars_of
@@ -53,7 +53,6 @@ from pipelines.landing.operations.removal import (
     span_of,
     whole_before,
 )
-from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.contract import SYSTEM_COLUMNS, Contract
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import ConfigError, amount, printable
@@ -77,11 +76,9 @@ def plan_forget_where(
     without_missing: bool = False,
     from_now_on: bool = False,
     end: bool = False,
-    engine: Engine | None = None,
 ) -> Planned[Forget]:
     """Look at what removing the rows that `where` takes would do. Changes nothing. `from_now_on`: and what
-    keeping them out of every later landing would; `end`: what landing them again would, from then on. Many
-    files are read by `engine`.
+    keeping them out of every later landing would; `end`: what landing them again would, from then on.
 
     `where` compares columns of the table, like `user = 'x' and __receive_hour__ < '...'`; `origin` is the
     id of another origin that the table knows, whose rows are meant. Raises ConfigError when it cannot be
@@ -100,7 +97,7 @@ def plan_forget_where(
     salt, barred = _barred(place, asked, contract, mine=not origin) if from_now_on else ("", frozenset[Bar]())
     if not without_missing:
         _check_none_missing(place)
-    leaving, whole, partly, unread = _looked(place, asked, Spread(engine))
+    leaving, whole, partly, unread = _looked(place, asked)
     news = barred - bars_of(place.state, place.origin)
     if not leaving.cells and not news:
         standing = " and none may land" if from_now_on else ""
@@ -119,13 +116,13 @@ def plan_forget_where(
 _Files = tuple[FileScanTask, ...]
 
 
-def _looked(place: Place, asked: Where, spread: Spread) -> tuple[Slice, _Files, _Files, Slice]:
+def _looked(place: Place, asked: Where) -> tuple[Slice, _Files, _Files, Slice]:
     """(the rows that leave, the files that leave whole, those that are written anew, the rows that nobody
     could compare)."""
     tasks, leaving = rewrite.files_of(place, maybe_of(place, asked)), Slice()
     whole, partly = list[FileScanTask](), list[FileScanTask]()
     take = partial(_taken, asked, edges([place.ledger]), place.ledger.origin)
-    found = unless_wrong(spread.each_file(place.table, tasks, take))
+    found = unless_wrong(each_file(place.table, tasks, take))
     for task, (taken, live) in zip(tasks, found, strict=True):
         if taken:
             leaving = leaving.plus(slices.sorted_by(place.ledger, taken))
@@ -133,7 +130,7 @@ def _looked(place: Place, asked: Where, spread: Spread) -> tuple[Slice, _Files, 
             # count: with rows of others in it, or with row-level deletes, it is written anew.
             owned = live if not task.delete_files and live == task.file.record_count else -1
             (whole if sum(cell.rows for cell in taken) == owned else partly).append(task)
-    unread = slices.slice_of(place, _with_errors(place, tasks), _unread(asked), spread)
+    unread = slices.slice_of(place, _with_errors(place, tasks), _unread(asked))
     return leaving, tuple(whole), tuple(partly), unread
 
 
@@ -259,10 +256,9 @@ def plan_forget_before(
     reason: str = "",
     origin: str = "",
     without_missing: bool = False,
-    engine: Engine | None = None,
 ) -> Planned[Forget]:
-    """Look at what removing all receive hours before `hour` (since 1970) would do; `origin` and `engine` as
-    in `plan_forget_where`. Changes nothing.
+    """Look at what removing all receive hours before `hour` (since 1970) would do; `origin` as in
+    `plan_forget_where`. Changes nothing.
 
     Raises ConfigError when all of them are forgotten already or a frontier has not passed them,
     LedgerBroken as `plan_where`.
@@ -278,7 +274,7 @@ def plan_forget_before(
     elif not _same_logstore(place.origin, mine.origin):
         _check_reached(place, hour)
     whole = whole_before(place, hour)
-    leaving = slices.slice_of(place, whole, spread=Spread(engine))
+    leaving = slices.slice_of(place, whole)
     moment = moment_text(hour * HOUR_S)
     if not leaving.cells and place.state.forgotten.before(place.origin.id) >= hour:
         raise ConfigError(
@@ -297,9 +293,7 @@ def has_landed(lake: Lake, logstore: Logstore, client: SlsClient) -> bool:
     return state.ledger(known(state, client.origin()).id).started
 
 
-def plan_forget_older(
-    lake: Lake, logstore: Logstore, client: SlsClient, days: int, *, engine: Engine | None = None
-) -> Planned[Forget]:
+def plan_forget_older(lake: Lake, logstore: Logstore, client: SlsClient, days: int) -> Planned[Forget]:
     """Look at what removing all receive hours of more than `days` days ago would do, as far as every shard
     has passed them: what has not landed yet lands first. Changes nothing.
 
@@ -314,9 +308,7 @@ def plan_forget_older(
     passed = (entry.reached_s // HOUR_S for entry in place.ledger.shards.values() if not entry.closed)
     hour = min([int(client.now_s()) // HOUR_S - 24 * days, *passed])
     if hour > place.state.forgotten.before(place.origin.id):
-        found = plan_forget_before(
-            lake, logstore, client, hour, reason=f"older than {amount(days, 'day')}", engine=engine
-        )
+        found = plan_forget_before(lake, logstore, client, hour, reason=f"older than {amount(days, 'day')}")
         shown = (each.at_s for each in reach.oldest(client).values())
         if found.view.rows or any(at_s is not None and at_s < hour * HOUR_S for at_s in shown):
             return found

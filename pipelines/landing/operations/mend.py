@@ -36,7 +36,7 @@ from pipelines.landing.commit import authored
 from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.planned import Planned, Tools
 from pipelines.landing.contents import cells, kept, rest, rewrite, slices
-from pipelines.landing.contents.spread import Spread, unless_wrong
+from pipelines.landing.contents.spread import each_file, unless_wrong
 from pipelines.landing.hours import hours_text
 from pipelines.landing.ledger.barred import barring_of, bars_of
 from pipelines.landing.ledger.place import Place, look
@@ -44,7 +44,6 @@ from pipelines.landing.ledger.reading import live_rows, spans
 from pipelines.landing.ledger.state import held_columns
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.spark.session import Engine
 from pipelines.landing.table import commands
 from pipelines.landing.table.contract import Contract, partition_of, rows_of
 from pipelines.landing.table.lake import Lake
@@ -185,9 +184,9 @@ class _Rereading:
         """Rows that may be read again, as far as a filter tells."""
         return And(rows_of(self.origin, self.hours), self.reader.about)
 
-    def all_tried(self, table: Table, tasks: list[FileScanTask], engine: Engine | None) -> Iterator[_Tried]:
+    def all_tried(self, table: Table, tasks: list[FileScanTask]) -> Iterator[_Tried]:
         """As `tried`, of each file in order. Raises the first error of one."""
-        return unless_wrong(Spread(engine).each_file(table, tasks, self.tried))
+        return unless_wrong(each_file(table, tasks, self.tried))
 
     def tried(self, table: Table) -> Callable[[FileScanTask], _Tried]:
         """What reading the rows of a file again comes to; nothing is written."""
@@ -245,11 +244,11 @@ class _Mending:
     def work(self, view: Mend, tools: Tools) -> Planned[Mend]:
         """Write them anew."""
         place, asked = self.place, self.rereading
-        made = rewrite.each(place.table, self.tasks, asked, tools.engine)
+        made = rewrite.each(place.table, self.tasks, asked)
         files = tuple(each.file for each in made if each.file is not None)
         leaving = slices.sorted_by(place.ledger, (cell for each in made for cell in each.leaving))
         deed = Deed(_OPERATIONS[asked.mode], hours_text(asked.hours))
-        change_on = partial(self._change_on, deed, files, leaving, tools.engine)
+        change_on = partial(self._change_on, deed, files, leaving)
         return rewrite.with_files(view, place, self.tasks, change_on, self.look)
 
     def _change_on(
@@ -257,7 +256,6 @@ class _Mending:
         deed: Deed,
         files: tuple[DataFile, ...],
         leaving: slices.Slice,
-        engine: Engine | None,
         now: Place,
     ) -> authored.Change:
         """The change on the table as it is by now.
@@ -271,7 +269,7 @@ class _Mending:
             raise LandingConflict(
                 f"somebody decided meanwhile what may land in {now.name}; nothing was changed, run it again"
             )
-        rewrite.check_none_came(self.place, now, self.rereading.wanted, partial(self._changing, engine, now))
+        rewrite.check_none_came(self.place, now, self.rereading.wanted, partial(self._changing, now))
         slices.check_explained(now, leaving, adopted_too=True)
         ledger = slices.lowered(now.ledger, leaving.landed)
         return authored.Change(
@@ -288,9 +286,9 @@ class _Mending:
             properties=self.rereading.logstore.protection(now.table.properties),
         )
 
-    def _changing(self, engine: Engine | None, now: Place, tasks: list[FileScanTask]) -> int:
+    def _changing(self, now: Place, tasks: list[FileScanTask]) -> int:
         """How many rows of these files would change, too: none of a landing under today's contract."""
-        return sum(tried.changed for tried in self.rereading.all_tried(now.table, tasks, engine))
+        return sum(tried.changed for tried in self.rereading.all_tried(now.table, tasks))
 
 
 def plan_mend(
@@ -300,10 +298,8 @@ def plan_mend(
     hours: range,
     *,
     kept_in: Kept = "errors",
-    engine: Engine | None = None,
 ) -> Planned[Mend]:
-    """Read the rows of these receive hours and try today's contract. Changes nothing. Many files are read by
-    `engine`.
+    """Read the rows of these receive hours and try today's contract. Changes nothing.
 
     Raises ConfigError for a contract that the table cannot follow, LedgerBroken when the table cannot
     be trusted.
@@ -316,7 +312,7 @@ def plan_mend(
     barring, cut = barring_of(place.state, place.origin, contract, schema), cells.edges([place.ledger])
     rereading = _Rereading(kept_in, logstore, place.origin.id, hours, schema, barring, cut)
     there, tasks, whole = rewrite.files_of(place, rereading.wanted), list[FileScanTask](), _Tried()
-    for task, found in zip(there, rereading.all_tried(place.table, there, engine), strict=True):
+    for task, found in zip(there, rereading.all_tried(place.table, there), strict=True):
         whole = whole.plus(found)
         # A file in which nothing would change is not written anew, though rows of it were looked at: that is
         # why a second time finds nothing to do. Of a file that is written anew the rows that row-level

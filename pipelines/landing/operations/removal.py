@@ -31,7 +31,6 @@ from pipelines.landing.commit.planned import Planned, Tools
 from pipelines.landing.contents import rewrite, slices
 from pipelines.landing.contents.holdings import Asking
 from pipelines.landing.contents.slices import Slice
-from pipelines.landing.contents.spread import Spread
 from pipelines.landing.contents.where import Where
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.barred import bars_of
@@ -178,9 +177,9 @@ class Removal:
     def _work(self, view: Forget, tools: Tools) -> Planned[Forget]:
         """Write what stays of the files anew. Rows that land meanwhile are not looked at."""
         place, without = self.place, partial(_without, self.where, self.place.origin.id)
-        made = rewrite.each(place.table, self.partly, without, tools.engine)
+        made = rewrite.each(place.table, self.partly, without)
         files = tuple(file for file, _ in made if file is not None)
-        leaving = slices.slice_of(place, self.whole, spread=Spread(tools.engine))
+        leaving = slices.slice_of(place, self.whole)
         left = leaving.rows + sum(dropped for _, dropped in made)
         if left != view.rows:
             raise InvariantBroken(f"{left} rows of {place.name} would leave, {view.rows} were counted")

@@ -379,13 +379,8 @@ def _check_returning(past: PastLanding, paths: Collection[str]) -> None:
     reads, before and after. The files are those that are read where a way back is looked for: what that
     names is not refused here.
     """
-    wrong = []
-    for task in sameness.tasks_of_ledgers(past):
-        if task.file.file_path in paths:
-            try:
-                cells_of(past.table, task, {})
-            except Unreadable as error:
-                wrong.append(error)
+    returning = [task for task in sameness.tasks_of_ledgers(past) if task.file.file_path in paths]
+    wrong = [each for each in cells_of(past.table, returning, {}) if isinstance(each, Unreadable)]
     if wrong:
         raise LedgerBroken(
             f"snapshot {past.id} of table {'.'.join(past.table.name())} cannot be had back: {len(wrong)} of "
