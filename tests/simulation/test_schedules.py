@@ -56,6 +56,12 @@ def seen() -> Counter[str]:
     return total
 
 
+@pytest.mark.parametrize("seed", [21602, 202203, 263984])
+def test_a_schedule_that_once_broke_an_invariant_does_so_no_more(seed: int) -> None:
+    """A child before its parent: one that no list had shown, two that were closed and then taken back."""
+    assert simulate(seed)
+
+
 @pytest.mark.parametrize("situation", RARE)
 def test_no_schedule_breaks_an_invariant_and_each_rare_situation_came_up(
     seen: Counter[str], situation: str
