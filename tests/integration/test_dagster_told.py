@@ -166,6 +166,21 @@ def test_hours_of_a_run_that_ended_right_behind_its_commit_are_told_by_the_next(
     assert hours(page.land()) == {}, "nothing is told twice"
 
 
+def test_hours_of_a_replace_that_ended_without_a_word_are_told_as_before(page: Page) -> None:
+    hours_shown = HOUR0, HOUR0 + 1
+    before = version(page, HOUR0)
+    job = page.definitions(page.world.logstore).resolve_job_def("access_logs_microbatch")
+    tags = {MODE_TAG: "replace", **of_hours(*hours_shown)}
+    page.instance.report_run_failed(page.instance.create_run_for_job(job, tags=tags, run_config=EXECUTE))
+    assert status(page, *hours_shown) == [AssetPartitionStatus.FAILED] * 2
+    assert set(hours(page.land())) == set(map(hour_key, hours_shown))
+    assert status(page, *hours_shown) == [AssetPartitionStatus.MATERIALIZED] * 2
+    shown = told(page, HOUR0)
+    assert shown.metadata["mode"].value == "as before, replace ended without a word"
+    assert version(page, HOUR0) == before
+    assert hours(page.land()) == {}, "nothing is told twice"
+
+
 def test_an_hour_that_grew_beside_dagster_shows_what_the_table_holds(page: Page) -> None:
     page.world.put(10)
     page.world.emulator.admin.advance(60)

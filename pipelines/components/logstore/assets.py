@@ -460,6 +460,9 @@ def _landed(
     errors = _errors_of(logstore, lake, report.origin, news.hours)
     for event in hour_events(logstore, report, news, in_table, errors, _now(logstore, seen())):
         context.log_event(event)
+    if live:
+        for event in rework.left_red(context.instance, bronze_key(logstore), news.hours):
+            context.log_event(event)
     found = run.reconcile()
     yield from _checked(context, logstore, checks.reconciled(logstore, found.problems))
     if found.ok and live:

@@ -17,12 +17,21 @@ Whatever asks somebody is done before the commit: nothing fails between it and t
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import dagster as dg
 
 from pipelines.components.logstore import metadata
-from pipelines.components.logstore.schedule import ERRORS, REPLACE, REST, hour_key
+from pipelines.components.logstore.schedule import (
+    ERRORS,
+    MODE_TAG,
+    REPLACE,
+    REST,
+    REWORK,
+    REWORKS,
+    hour_key,
+    hour_of_key,
+)
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.components.logstore.telling import UNKNOWN_HOURS_TAG, UNKNOWN_TAG, hours_tag, versions_told
 from pipelines.landing.commit.planned import Tools
@@ -47,6 +56,7 @@ from sls_io.wire.client import SlsClient
 
 DRY = "Dry run, nothing was changed: launch again with `execute: true` to do it."
 
+_RUNS_MAX = 20
 _REFUSED = (ConfigError, LandingConflict, ServiceError, TransportError)
 """What says that hours which are there were left as they are."""
 
@@ -134,7 +144,7 @@ def once_more(
         refused   nothing was changed: the data version stays, so nothing downstream takes the hour for new
         unknown   the answer to the commit was lost: a new data version, so that whoever reads looks again;
                   the next live run tells what became of it
-        else      nobody can tell: Dagster shows each hour of a failed run as failed
+        else      nobody can tell: Dagster shows each hour of a failed run as failed, until `left_red`
 
     An hour that was never told stays so. Reported without the run: a backfill would count them as done.
     """
@@ -149,6 +159,29 @@ def once_more(
         return
     for event in _told_last(instance, bronze, hours, told, version):
         instance.report_runless_asset_event(event)
+
+
+def left_red(
+    instance: dg.DagsterInstance, bronze: dg.AssetKey, but: Collection[int]
+) -> Iterator[dg.AssetMaterialization]:
+    """The hours that a run of these modes left without a word, as they were told last; `but` those.
+
+    Story: a worker is killed while it pulls an hour again. The table is as it was, and no live run has
+    anything to tell of that hour: the page would show it as failed for ever. Where the dead run had
+    committed, its hours are news (`telling.untold`), and among `but`.
+    """
+    asked = dg.RunsFilter(tags={MODE_TAG: [*REWORKS, REWORK]}, statuses=[dg.DagsterRunStatus.FAILURE])
+    modes = {run.run_id: run.tags[MODE_TAG] for run in instance.get_runs(asked, limit=_RUNS_MAX)}
+    if not modes:
+        return
+    # As the page does: what was announced for a partition, and did not come. Of a canceled run it shows none.
+    kept = instance.event_log_storage
+    failed = kept.get_latest_asset_partition_materialization_attempts_without_materializations(bronze)
+    for partition, (run_id, _) in sorted(failed.items()):
+        hour = hour_of_key(partition)
+        if run_id in modes and hour not in but:
+            told = f"as before, {modes[run_id]} ended without a word"
+            yield from _told_last(instance, bronze, range(hour, hour + 1), told, "")
 
 
 def _told_last(
