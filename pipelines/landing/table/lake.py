@@ -382,8 +382,12 @@ def _ways(lake: Lake, table: str, location: str = "") -> tuple[Cure, ...]:
         former = lake.answered(lambda: look_for(catalog, table, location))
     except Exception:  # what failed is said already, this is about what else there is
         return (commands.REGISTER_LOOK,)
-    if former is None or not former.registrable:
+    if former is None:
         return (commands.START_OVER.plus(does="gives the table up: no older state of it is there"),)
+    if not former.registrable:
+        # A storage that cuts each answer off looks just so, and is well a minute later.
+        whole = Do(f"look whether the storage answers whole, and run it again: {'; '.join(former.found)}")
+        return whole, commands.START_OVER.plus(does="gives the table up: no older state of it can be read")
     if location:
         # An older state has to be named, so that nobody takes it for the newest; only the verb knows which.
         return (commands.REGISTER_LOOK, commands.START_OVER)

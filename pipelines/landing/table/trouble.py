@@ -15,7 +15,14 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyiceberg.exceptions import NotInstalledError
+from pydantic import ValidationError
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    ForbiddenError,
+    NotInstalledError,
+    OAuthError,
+    UnauthorizedError,
+)
 
 from pipelines.landing.table.home import HOME_VARIABLE
 from sls_io.values.database_codes import Trouble, kind_of, trouble_of
@@ -88,6 +95,26 @@ _BY_A_SERVER: Mapping[Trouble, NotTaken] = {
     ),
 }
 """Of a catalog in PostgreSQL or another server."""
+_NOBODY = NotTaken(
+    "it does not know whoever asks",
+    "check PYICEBERG_CATALOG__LAKE__TOKEN or __CREDENTIAL, and run it again",
+)
+_BY_ANSWER: Mapping[type[BaseException], NotTaken] = {
+    UnauthorizedError: _NOBODY,
+    AuthorizationExpiredError: _NOBODY,
+    OAuthError: _NOBODY,
+    ForbiddenError: NotTaken(
+        "whoever asks may not do that",
+        "give that user the right to read and write the table, and run it again",
+    ),
+    ValidationError: NotTaken(
+        "what answers is no Iceberg catalog",
+        "look what answers at PYICEBERG_CATALOG__LAKE__URI, a proxy or a page to log in, and run it again",
+        passes=True,
+    ),
+}
+"""Of a REST catalog, by what PyIceberg makes of its answer. A page of HTML with status 200 has none of the
+fields of an answer."""
 
 
 def not_taken(error: BaseException) -> NotTaken | None:
@@ -98,6 +125,8 @@ def not_taken(error: BaseException) -> NotTaken | None:
         return _NOT_TAKEN.get(kind_of(cause))
     if driver is not None:
         return _BY_A_SERVER.get(trouble_of(error))
+    if type(error) in _BY_ANSWER:
+        return _BY_ANSWER[type(error)]
     if isinstance(cause, OSError) and cause.errno in DISK:
         return NotTaken(os.strerror(cause.errno).lower())
     return None
