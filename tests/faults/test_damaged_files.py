@@ -264,6 +264,27 @@ def test_a_dry_run_of_the_maintenance_tells_what_it_would_do(world: World, comma
     assert "on top come files" in said.getvalue()
 
 
+@pytest.mark.parametrize("damage", [remove, cut], ids=lambda damage: damage.__name__)
+def test_a_file_that_the_storage_did_not_keep_whole_holds_back_the_checkpoint(
+    quick: World, damage: Damage
+) -> None:
+    quick.begun(20, 20)
+    before, known = quick.checkpoints(), set(quick.published())
+    with quick.run() as run:
+        assert run.land().rows == 20
+        news = [path for path in quick.published() if path not in known]
+        damage(local(news[0]))
+        found = run.reconcile()
+    assert quick.checkpoints() == before
+    phrase = (
+        "is gone" if damage is remove else r"was overwritten by another one \(it has \d+ bytes, the table"
+    )
+    assert re.search(phrase, "; ".join(found.problems))
+    with pytest.raises(LedgerBroken, match="does not add up") as refused:
+        quick.land()
+    assert refused.value.cures
+
+
 def test_a_storage_that_fails_is_not_taken_for_a_damaged_file(world: World) -> None:
     """What the system numbers is about the storage: nobody shall drop an hour because of that."""
     path = str(data_of(world, hours(world)[1]))

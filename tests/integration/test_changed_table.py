@@ -10,6 +10,7 @@ from pyiceberg.types import StringType
 from pipelines.landing.commit.planned import execute
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
+from pipelines.landing.recovery.adopt import plan_adopt
 from pipelines.landing.run.report import LandingReport
 from pipelines.landing.table.commands import ADOPT
 from pipelines.landing.table.contract import Contract
@@ -79,6 +80,28 @@ def test_sparks_own_compaction_between_write_and_publish(started: World, spark_l
     world.assert_proved()
     counted = world.engine.session.sql("SELECT count(*) AS n FROM lake.bronze.compacted").collect()
     assert counted[0]["n"] == world.counter, "Spark sees the same table"
+
+
+@pytest.mark.spark
+def test_a_table_that_somebody_made_again_of_its_own_rows_is_adopted(
+    started: World, spark_lake: Lake
+) -> None:
+    own = started.changed(table="bronze.again", group=started.logstore.group.model_dump() | {"name": "again"})
+    world = World(started.emulator, spark_lake, own, started.engine, started.counter)
+    world.land()
+    ledger = world.ledger
+    world.engine.session.sql(
+        "CREATE OR REPLACE TABLE lake.bronze.again USING iceberg "
+        "PARTITIONED BY (__origin__, hours(__receive_hour__)) AS SELECT * FROM lake.bronze.again"
+    )
+    with pytest.raises(LedgerBroken, match="main begins anew behind the newest landing") as refused:
+        world.land()
+    assert refused.value.cures == (ADOPT,)
+    with world.client as client:
+        execute(world.lake, plan_adopt(world.lake, world.logstore, client))
+    assert world.ledger == ledger
+    world.assert_each_log_once()
+    world.assert_proved()
 
 
 @pytest.mark.spark

@@ -11,10 +11,9 @@ from pyiceberg.table.snapshots import Snapshot
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import (
     Unreadable,
-    absent,
     check_kept,
     entries_in,
-    gone,
+    harmed,
     manifests_of,
 )
 from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
@@ -82,8 +81,8 @@ def disagreements(table: Table) -> tuple[list[str], list[Unreadable]]:
     the table, or not in this state.
 
     The rows of the files that this snapshot added must be those that its windows say, and those that it wrote
-    anew without landing any (`sls-lake.rewritten`). A file that is gone makes no difference to that number,
-    so it is looked for by itself.
+    anew without landing any (`sls-lake.rewritten`). A file that is gone, or was cut off, makes no difference to
+    that number, so it is looked for by itself.
     """
     tag = table.metadata.refs.get(codec.TAG)
     if tag is None:
@@ -95,14 +94,13 @@ def disagreements(table: Table) -> tuple[list[str], list[Unreadable]]:
         added = [entry.data_file for entry in added_entries(table, snapshot)]
     except Unreadable as error:
         return [str(error)], [error]
-    lost = frozenset(absent(table, (file.file_path for file in added)))
-    missing = [file for file in added if file.file_path in lost]
-    problems = [gone(file) for file in missing]
+    lost = harmed(table, added)
+    problems = [phrase for _, phrase in lost]
     rows = sum(file.record_count for file in added)
     expected = sum(w.rows for w in windows) + int(summary.get(codec.REWRITTEN_KEY, "0"))
     if rows != expected:
         problems.append(f"snapshot {tag.snapshot_id} holds {amount(rows, 'row')}, its windows say {expected}")
-    return problems, [Unreadable(table, file, gone(file)) for file in missing]
+    return problems, [Unreadable(table, file, phrase) for file, phrase in lost]
 
 
 def added_entries(table: Table, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:

@@ -226,7 +226,7 @@ def check_ancestry(table: Table) -> None:
 
     Worked example: sequence numbers rise with each commit, and the tag is on 12. Main is 15, 14, 12: there it
     is. Main is 13 on top of 11: 11 is below 12 and 12 was not met: somebody rolled back, and committed since.
-    Main is 15, 14, and what was before was expired: nobody can say.
+    Main is 15, 14, and what was before was expired, or 14 is the first of a table made again: nobody can say.
     """
     tag = table.metadata.refs[codec.TAG]
     tagged = table.snapshot_by_id(tag.snapshot_id)
@@ -243,9 +243,15 @@ def check_ancestry(table: Table) -> None:
             break
     if last_seen is None or (last_seen.sequence_number or 0) < floor:
         raise _rolled_back(table, tag.snapshot_id)
+    newest = f"the newest landing (snapshot {tag.snapshot_id})"
+    # Expired or not, a snapshot keeps the name of the one before it.
+    why = (
+        f"main begins anew behind {newest}: somebody made the table again (CREATE OR REPLACE)"
+        if last_seen.parent_snapshot_id is None
+        else f"snapshots between main and {newest} were expired"
+    )
     raise LedgerBroken(
-        f"table {'.'.join(table.name())}: snapshots between main and the newest landing (snapshot "
-        f"{tag.snapshot_id}) were expired, so nobody can prove that it was not rolled back",
+        f"table {'.'.join(table.name())}: {why}, so nobody can prove that it was not rolled back",
         cures=(commands.ADOPT,),
         kind=Breach.UNEXPLAINED,
     )
