@@ -81,7 +81,7 @@ def disagreements(table: Table) -> tuple[list[str], list[Unreadable]]:
     the table, or not in this state.
 
     The rows of the files that this snapshot added must be those that its windows say, and those that it wrote
-    anew without landing any (`sls-lake.rewritten`). A file that is gone, or was cut off, makes no difference to
+    anew without landing any (`sls-lake.rewritten`). A file that is gone, or cut off, makes no difference to
     that number, so it is looked for by itself.
     """
     tag = table.metadata.refs.get(codec.TAG)
