@@ -64,6 +64,7 @@ class Schedule:
                 self.service.append(shard, jump=0)
         for _ in range(events):
             self._event()
+            self._note_long_lies()
             self.checks.after(self.service, self.table)
         self._quiet_end()
         return self.checks.seen
@@ -123,7 +124,6 @@ class Schedule:
     def _tick(self) -> None:
         """Time passes; the group evicts holders that are no more."""
         self.service.now_s += self.rng.choice((20, 300, 1800, HOUR_S, self.long_s))
-        self._note_long_lies()
         alive = {self._name(number) for number in self.runs}
         for shard in [s for s, holder in self.service.owners.items() if holder not in alive]:
             del self.service.owners[shard]
@@ -182,11 +182,12 @@ class Schedule:
             if self.service.lies[shard] in TWO_KINDS:
                 # Nobody may have looked between two such lies: a suspicion of the first one stands.
                 self.lied_s.setdefault(shard, self.service.now_s)
-                self._note_long_lies()
             self.checks.saw("wrong answers")
 
     def _note_long_lies(self) -> None:
         for shard, lie in self.service.lies.items():
+            if lie in TWO_KINDS and shard not in self.table.ledger.shards:
+                self.checks.unheard.add(shard)
             if lie in TWO_KINDS and self.service.now_s - self.lied_s[shard] >= OUTAGE_S:
                 self.misled.add(shard)
 
