@@ -30,7 +30,7 @@ from pipelines.components.logstore.health import CALL_S
 from pipelines.landing.bounds import sensor_name
 from pipelines.landing.project_file import read_kept, read_project
 from pipelines.landing.projects import Refreshed, keep, name_of_all, refreshed
-from sls_io.values.errors import ServiceError, TransportError, amount
+from sls_io.values.errors import ServiceError, TransportError, amount, some_of
 
 _EVERY_S: Final = 300
 _NAMED_MAX = 5
@@ -113,5 +113,4 @@ def _of_service(found: Refreshed) -> str:
 
 def _named(waiting: Iterable[str]) -> str:
     names = [*waiting]
-    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
-    return f"{len(names)} new: {', '.join(names[:_NAMED_MAX])}{more}"
+    return f"{len(names)} new: {some_of(names, _NAMED_MAX)}"

@@ -11,6 +11,7 @@ from pipelines.landing.table import commands
 from sls_io.planning.values import Again, Plan
 from sls_io.planning.waits import Wait
 from sls_io.values.claim import Gap
+from sls_io.values.errors import some_of
 
 STOPPED = {
     "bytes": "stopped at a page edge: the run's byte budget is used up",
@@ -32,7 +33,6 @@ TROUBLE = frozenset({"failed", "unproved", "short", "transform"})
 is red."""
 SPENT = frozenset({"time", "quota", "not reached"})
 """Kinds where the run's own time ended: nothing else kept it from landing."""
-_NAMED_MAX = 5
 FIRST_RUN = "{table}: nothing has landed yet; the first run makes the table and fixes where each shard starts"
 
 
@@ -153,10 +153,8 @@ class LandingReport:
         return self._named({s: kind for s, kind in self.stopped.items() if kind in TROUBLE})
 
     def _named(self, shards: Mapping[int, str]) -> str:
-        """Worked example: of seven shards five are named, and the rest is `; and 2 more shards`."""
-        why = [f"shard {s}: {self.waits.get(s, stop_text(k))}" for s, k in sorted(shards.items())]
-        more = f"; and {len(why) - _NAMED_MAX} more shards" if len(why) > _NAMED_MAX else ""
-        return f"{'; '.join(why[:_NAMED_MAX])}{more}"
+        why = (f"shard {s}: {self.waits.get(s, stop_text(k))}" for s, k in sorted(shards.items()))
+        return some_of(why, between="; ")
 
     @property
     def raw_mb_per_s(self) -> float:
