@@ -12,6 +12,7 @@ from dagster._core.test_utils import create_run_for_test
 from chaos.in_dagster import definitions_of
 from pipelines.components.logstore.health import OF_LOGSTORE
 from pipelines.components.logstore.schedule import CLAIMS_TAG, MODE_TAG, hour_key
+from pipelines.landing.bounds import ON_VARIABLE
 from sls_io.values.errors import SlsError
 from tests.integration.shop_site import (
     CARTS,
@@ -52,6 +53,17 @@ def test_the_setting_turns_on_what_it_names_and_no_logstore_has_a_sensor_of_its_
 def test_without_the_setting_they_are_there_and_off(shop: WatchedShop) -> None:
     shop.has(ORDERS, USERS, settings="")
     assert shop.sensors == dict.fromkeys(["shop_logstores_sensor", DEMAND, SEALED, HEALTH], False)
+
+
+def test_dev_turns_on_those_of_a_project_and_of_schedules_those_that_land_its_logstores(
+    shop: WatchedShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ON_VARIABLE, "shop_users")
+    shop.has(ORDERS, USERS, settings="")
+    assert shop.sensors == dict.fromkeys(["shop_logstores_sensor", DEMAND, SEALED, HEALTH], True)
+    status = {each.name: each.default_status for each in shop.defs.get_repository_def().schedule_defs}
+    on = [name for name, said in status.items() if said is dg.DefaultScheduleStatus.RUNNING]
+    assert on == ["shop_users_schedule"] and "shop_users_proof_schedule" in status
 
 
 def test_they_tick_as_often_as_those_of_one_logstore_and_may_ask_for_its_jobs(shop: WatchedShop) -> None:
