@@ -204,7 +204,8 @@ class CheckpointReport:
 
 @dataclass(frozen=True)
 class Backlog:
-    """What waits in a shard, about: estimated from what landed before and from the lag.
+    """What waits in a shard, about, for people: nothing decides by it. The service says no size of what was
+    not read, and cursors are no amounts, so it is estimated from what landed before and from the lag.
 
     raw_bytes   that wait
     hour_bytes  raw bytes a receive hour, as landed lately
@@ -216,6 +217,14 @@ class Backlog:
     hour_bytes: float
     mb_per_s: float
     reading_s: float
+
+    @staticmethod
+    def of(rate: float | None, lag_s: float | None, mb_per_s: float) -> "Backlog | None":
+        """Of a shard that is `lag_s` receive seconds behind, to which `rate` raw bytes come a second; None
+        where nothing waits or is known."""
+        if rate is None or not lag_s:
+            return None
+        return Backlog(int(rate * lag_s), rate * 3600, mb_per_s, rate * lag_s / (mb_per_s * 1e6))
 
     @property
     def hopeless(self) -> bool:
