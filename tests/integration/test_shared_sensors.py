@@ -124,18 +124,6 @@ def test_an_override_that_names_none_leaves_a_logstore_to_the_shared_sensor(shop
 # --- demand --------------------------------------------------------------------------------------------
 
 
-def test_the_first_look_tells_the_shards_of_each_and_makes_their_partitions(shop: WatchedShop) -> None:
-    both(shop)
-    answer = shop.tick(DEMAND)
-    assert observed(answer) == {"shop_orders_logstore": FIRST, "shop_users_logstore": FIRST}
-    assert not answer.run_requests
-    for name in ("shop_orders_shards", "shop_users_shards"):
-        assert shop.instance.get_dynamic_partitions(name) == ["0"]
-    again = shop.tick(DEMAND)
-    assert not again.asset_events and not again.run_requests and not again.dynamic_partitions_requests
-    assert again.skip_message
-
-
 def test_a_split_asks_for_one_run_of_its_logstore_and_tells_nothing_of_the_other(shop: WatchedShop) -> None:
     both(shop).tick(DEMAND)
     shop.world(ORDERS).put(5)
@@ -154,21 +142,6 @@ def test_a_split_asks_for_one_run_of_its_logstore_and_tells_nothing_of_the_other
     assert shop.instance.get_dynamic_partitions("shop_users_shards") == ["0"]
     again = shop.tick(DEMAND)
     assert not again.run_requests and not again.asset_events
-
-
-def test_the_run_of_a_split_drains_the_shard_which_is_told_as_landed_once(shop: WatchedShop) -> None:
-    both(shop).tick(DEMAND)
-    shop.split(ORDERS)
-    (drain,) = shop.tick(DEMAND).run_requests
-
-    assert shop.launch(ORDERS, drain).success
-
-    assert shop.world(ORDERS).ledger.shards[0].closed
-    told = shop.tick(DEMAND)
-    assert [(e.asset_key.path[-1], e.partition) for e in told.asset_events] == [("shop_orders_shards", "0")]
-    assert not told.run_requests
-    assert not shop.tick(DEMAND).asset_events
-    shop.world(ORDERS).assert_each_log_once()
 
 
 def test_it_does_what_the_sensor_of_each_logstore_would(shop: WatchedShop) -> None:
