@@ -1,5 +1,5 @@
-"""The calls we need of a running Dagster: launch and follow a backfill, turn a schedule on, tell of an hour,
-load a code location again.
+"""The calls we need of a running Dagster: launch and follow a backfill, tell of an hour, load a code location
+again.
 
 Dagster's own Python client has no call for backfills, so the queries are written out. Source of
 names: the GraphQL schema of the pinned release (`launchPartitionBackfill`, `partitionBackfillOrError`), and
@@ -96,34 +96,6 @@ query Location {
     ... on Workspace {
       locationEntries { name loadStatus locationOrLoadError { __typename ... on Error { message } } }
     }
-    ... on Error { message }
-  }
-}
-"""
-
-_REPOSITORIES = """
-query Repositories {
-  repositoriesOrError {
-    __typename
-    ... on RepositoryConnection { nodes { name location { name } schedules { name } sensors { name } } }
-    ... on Error { message }
-  }
-}
-"""
-
-_START_SCHEDULE = """
-mutation Start($selector: ScheduleSelector!) {
-  startSchedule(scheduleSelector: $selector) {
-    __typename
-    ... on Error { message }
-  }
-}
-"""
-
-_START_SENSOR = """
-mutation Start($selector: SensorSelector!) {
-  startSensor(sensorSelector: $selector) {
-    __typename
     ... on Error { message }
   }
 }
@@ -247,52 +219,6 @@ def loaded(url: str) -> bool:
         if found.get("__typename") == "PythonError":
             raise _refused(found)
     return bool(entries) and all(entry["loadStatus"] == "LOADED" for entry in entries)
-
-
-def start_schedule(url: str, schedule: str) -> None:
-    """Turn a schedule on; one that is on already stays on. Raises ServiceError where no code location has
-    it."""
-    selector = {**_home_of(url, "schedules", schedule), "scheduleName": schedule}
-    answer = _ask(url, "startSchedule", _START_SCHEDULE, {"selector": selector})
-    if answer["__typename"] != "ScheduleStateResult":
-        raise _refused(answer)
-
-
-def start_sensor(url: str, sensor: str) -> None:
-    """Turn a sensor on; one that is on already stays on. Raises ServiceError where no code location has
-    it."""
-    selector = {**_home_of(url, "sensors", sensor), "sensorName": sensor}
-    answer = _ask(url, "startSensor", _START_SENSOR, {"selector": selector})
-    if answer["__typename"] != "Sensor":
-        raise _refused(answer)
-
-
-def sensors(url: str) -> set[str]:
-    """The names of all sensors that are loaded."""
-    return {each["name"] for node in _repositories(url) for each in node["sensors"]}
-
-
-def _home_of(url: str, kind: str, name: str) -> dict[str, str]:
-    """The repository and the code location that the schedule or the sensor is in: whoever wrote the
-    workspace has named them."""
-    nodes = _repositories(url)
-    for node in nodes:
-        if any(each["name"] == name for each in node[kind]):
-            return {"repositoryName": node["name"], "repositoryLocationName": node["location"]["name"]}
-    places = ", ".join(node["location"]["name"] for node in nodes) or "none"
-    raise ServiceError(
-        "NotFound",
-        f"none of the code locations has {name} among its {kind}: {printable(places)} are loaded",
-        status=HTTPStatus.OK,
-        hint="See the workspace that Dagster was started with, and its page under Deployment",
-    )
-
-
-def _repositories(url: str) -> list[dict[str, Any]]:
-    answer = _ask(url, "repositoriesOrError", _REPOSITORIES, {})
-    if answer["__typename"] != "RepositoryConnection":
-        raise _refused(answer)
-    return list(answer["nodes"])
 
 
 def reload(url: str, location: str) -> None:

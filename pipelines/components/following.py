@@ -27,10 +27,10 @@ import dagster as dg
 
 from pipelines import dagster_client
 from pipelines.components.logstore.health import CALL_S
-from pipelines.landing.bounds import sensor_name
+from pipelines.landing.bounds import sensor_name, turned_on
 from pipelines.landing.project_file import read_kept, read_project
 from pipelines.landing.projects import Refreshed, keep, name_of_all, refreshed
-from sls_io.values.errors import ServiceError, TransportError, amount
+from sls_io.values.errors import ServiceError, TransportError, amount, some_of
 
 _EVERY_S: Final = 300
 _NAMED_MAX = 5
@@ -65,11 +65,12 @@ def following_sensor(
             context.log.info(said)
         return dg.SensorResult(skip_reason=f"{said}{told}", cursor=cursor)
 
+    status = dg.DefaultSensorStatus
     return dg.SensorDefinition(
         name=sensor_name(name_of_all(file)),
         evaluation_fn=tick,
         minimum_interval_seconds=_EVERY_S,
-        default_status=dg.DefaultSensorStatus.RUNNING if running else dg.DefaultSensorStatus.STOPPED,
+        default_status=status.RUNNING if running or turned_on() else status.STOPPED,
         description=(
             "Asks the service for new logstores that the patterns name, keeps them, and has the code "
             "location loaded again. Takes none away."
@@ -113,5 +114,4 @@ def _of_service(found: Refreshed) -> str:
 
 def _named(waiting: Iterable[str]) -> str:
     names = [*waiting]
-    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
-    return f"{len(names)} new: {', '.join(names[:_NAMED_MAX])}{more}"
+    return f"{len(names)} new: {some_of(names, _NAMED_MAX)}"

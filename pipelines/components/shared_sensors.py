@@ -42,7 +42,7 @@ from pipelines.components.logstore.assets import checkpoint_key
 from pipelines.components.logstore.dagster_private import instance_kept_open
 from pipelines.components.logstore.sensors.ticks import Lookout, Sighting, result_of
 from pipelines.components.shared_run import SharedRun
-from pipelines.landing.bounds import sensor_name
+from pipelines.landing.bounds import sensor_name, turned_on
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import SlsError, TransportError, amount
 
@@ -80,12 +80,13 @@ def shared_sensor(
         requests = _requests(context.instance, by_name, looks.seen, together)
         return result_of(context, _found(by_name, before, looks, requests))
 
+    status = dg.DefaultSensorStatus
     return dg.SensorDefinition(
         name=sensor_name(name, first.what),
         evaluation_fn=tick,
         jobs=jobs or None,
         minimum_interval_seconds=first.every_s,
-        default_status=dg.DefaultSensorStatus.RUNNING if running else dg.DefaultSensorStatus.STOPPED,
+        default_status=status.RUNNING if running or turned_on() else status.STOPPED,
         description=f"{first.description} For {amount(len(lookouts), 'logstore')} of the project.",
     )
 

@@ -1,9 +1,11 @@
 """Where a finding begins, and which sensors of a logstore run: settings, each with a default.
 
 Every sensor is made and stopped until somebody turns it on, as the schedules are; one that the settings name
-runs with the code that is deployed.
+runs with the code that is deployed. `dev` turns on those of its logstores, by a variable that it sets for its
+own Dagster and nothing else.
 """
 
+import os
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, field_validator
@@ -23,12 +25,20 @@ Share = Annotated[float, Field(ge=0, le=1), BeforeValidator(_no_switch)]
 _PAIR = 2
 Sensor = Literal["demand", "sealed", "health"]
 ProjectSensor = Literal["logstores", "demand", "sealed", "health"]
+ON_VARIABLE = "SLS_LAKE_DEV_ON"
+"""The names of dev's logstores, with commas."""
 
 
 def sensor_name(of: str, what: Sensor | Literal[""] = "") -> str:
     """Of a logstore, or of all of a project (`name_of_all`); without `what` the one that refreshes the list
     of these."""
     return f"{of}_{what}_sensor" if what else f"{of}_sensor"
+
+
+def turned_on(logstore: str = "") -> bool:
+    """Whether dev has schedule and sensors of this logstore on; without a name, those of all of a project."""
+    names = os.environ.get(ON_VARIABLE, "")
+    return logstore in names.split(",") if logstore else bool(names)
 
 
 class Thresholds(NamedTuple):

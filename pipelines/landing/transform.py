@@ -18,16 +18,14 @@ live runs, backfills, replaces, rows with errors read again. So it must give the
 it fails, nothing of the window lands and its shard stays where it is.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import pyarrow as pa
 
 from pipelines.landing.table.decoders import type_text, unsound
-from sls_io.values.errors import CodeFailed, ConfigError, amount, printable
+from sls_io.values.errors import CodeFailed, ConfigError, amount, printable, some_of
 from sls_io.values.named import Unusable, called, load, type_name
-
-_NAMES_SHOWN = 5
 
 
 class TransformFailed(ConfigError):
@@ -99,11 +97,12 @@ def _wrong(batch: pa.RecordBatch, given: pa.RecordBatch) -> str:
     if len(set(names)) != len(names):
         return "gave a column twice"
     if strange := [name for name in names if name not in batch.schema.names]:
-        return f"gave {_listed(strange)}, which the settings do not declare"
+        return f"gave {some_of(map(printable, strange))}, which the settings do not declare"
     ours = [name for name in batch.schema.names if _ours(name)]
     changed = [n for n in ours if n not in names or not _same(given.column(n), batch.column(n))]
     if changed:
-        return f"changed or left out {_listed(changed)}, which must come back as given, in the same order"
+        named = some_of(map(printable, changed))
+        return f"changed or left out {named}, which must come back as given, in the same order"
     types = {field.name: field.type for field in batch.schema}
     for name in names:
         if given.schema.field(name).type != types[name]:
@@ -119,8 +118,3 @@ def _ours(name: str) -> bool:
 
 def _same(one: pa.Array, other: pa.Array) -> bool:
     return bool(one.type == other.type and one.equals(other))
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(printable(name) for name in names[:_NAMES_SHOWN])
-    return f"{shown} and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else shown

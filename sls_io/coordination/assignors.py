@@ -277,11 +277,6 @@ def assigned(
     return {member: found.get(member, ()) for member in in_order}
 
 
-def standing_by(assignment: Assignment) -> tuple[str, ...]:
-    """The members that have nothing to do: there are more of them than shards."""
-    return tuple(member for member, shards in assignment.items() if not shards)
-
-
 def _kept(members: Sequence[str], shards: Iterable[int], owners: Mapping[int, str]) -> dict[str, list[int]]:
     """What each member has of these shards now, sorted."""
     kept: dict[str, list[int]] = {member: [] for member in members}

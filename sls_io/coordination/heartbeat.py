@@ -21,21 +21,6 @@ NOTHING: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
-    """One answer compared with what was held."""
-
-    keep: frozenset[int] = NOTHING
-    give_up: frozenset[int] = NOTHING
-    start: frozenset[int] = NOTHING
-
-
-def compare(held: Iterable[int], granted: Iterable[int]) -> Beat:
-    """Split held and granted shards into keep, give up and start."""
-    h, g = frozenset(held), frozenset(granted)
-    return Beat(keep=h & g, give_up=h - g, start=g - h)
-
-
-@dataclass(frozen=True, slots=True)
 class Membership:
     """What a holder knows of its place in a group.
 
@@ -56,10 +41,10 @@ class Membership:
 
     def accepted(self, granted: Iterable[int], *, sent_s: float, timeout_s: float) -> "Membership":
         """After an accepted heartbeat that was sent at `sent_s`. Nothing is begun or handed over yet."""
-        beat = compare(self.held, granted)
+        given = frozenset(granted)
         # An answer that was overtaken by a later heartbeat must not shorten what that one won.
         until_s = max(self.until_s, sent_s + timeout_s)
-        return replace(self, asked=beat.give_up, offered=beat.start, until_s=until_s)
+        return replace(self, asked=self.held - given, offered=given - self.held, until_s=until_s)
 
     def handed_over(self) -> "Membership":
         """With no work under way: what is asked for is let go, what is offered is taken."""

@@ -419,10 +419,6 @@ class HeldLeases:
         """The shards that may be worked on."""
         return frozenset(shard for shard, end_s in self.until_s.items() if at_s < end_s)
 
-    def stopping(self, at_s: float) -> frozenset[int]:
-        """Those of them that another has taken."""
-        return self.working(at_s) - self.owned.keys()
-
 
 def pause_s(now_s: float, me: str, sharing: tuple[str, ...], every_s: float) -> float:
     """Seconds until `me` looks again: each of those that share has a moment of its own in `every_s`.

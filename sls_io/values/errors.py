@@ -28,6 +28,7 @@ Messages never carry keys, tokens or log content: the text of a service error is
 """
 
 import errno
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -205,3 +206,11 @@ def printable(text: str, chars_max: int = _SERVICE_TEXT_CHARS_MAX) -> str:
 def amount(count: int, noun: str) -> str:
     """How many of a thing there are, for people: `1 row`, `2,000 rows`."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def some_of(texts: Iterable[str], most: int = 5, between: str = ", ") -> str:
+    """The first few of a list, and how many others there are, for people: `a, b and 2,000 more`, and of
+    sentences `a; b; and 2,000 more`."""
+    every, glue = [*texts], " " if between == ", " else between
+    more = f"{glue}and {len(every) - most:,} more" if len(every) > most else ""
+    return f"{between.join(every[:most])}{more}"

@@ -210,39 +210,6 @@ def test_causes_of_the_group_stay(world: World) -> None:
     world.assert_proved()
 
 
-def test_a_key_that_was_hashed_stays_one_digest_when_another_is_added(world: World) -> None:
-    before = {"n": "long", "status": "int", "user": "hash"}
-    world.logstore = world.changed(columns=before)
-    with world.client as client:
-        client.put_raw(group([{"n": "1", "status": "no", "user": "ann", "mail": "a@b"}]))
-    world.at(HOUR0_S + 120)
-    world.land()
-    columns = {**before, "mail": "hash"}
-
-    mended(world, planned(world, **columns), **columns)
-
-    row, (user, mail) = by_n(world)[1], (hashlib.sha256(sent).hexdigest() for sent in (b"ann", b"a@b"))
-    assert (row["user"], row["mail"], row["__error__"]) == (user, mail, "status is not int")
-    assert user.encode() in row["__raw__"] and mail.encode() in row["__raw__"]
-    assert planned(world, **columns).view.files == 0
-    world.assert_proved()
-
-
-def test_a_key_called_tag_has_no_error_once_its_contract_is_mended(world: World) -> None:
-    world.logstore = world.changed(columns={"n": "long", "tag": "int"})
-    with world.client as client:
-        client.put_raw(group([{"n": "1", "tag": str(2**40)}]))
-    world.at(HOUR0_S + 120)
-    assert world.land().error_rows == 1
-    columns = {"n": "long", "tag": "long"}
-
-    mended(world, planned(world, **columns), **columns)
-
-    row = by_n(world)[1]
-    assert (row["tag"], row["__error__"], row["__raw__"]) == (2**40, None, None)
-    world.assert_proved()
-
-
 def test_a_column_that_another_engine_filled_keeps_its_values(started: World) -> None:
     with started.table.update_schema() as update:
         update.add_column("country", StringType())

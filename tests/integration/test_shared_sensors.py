@@ -12,6 +12,7 @@ from dagster._core.test_utils import create_run_for_test
 from chaos.in_dagster import definitions_of
 from pipelines.components.logstore.health import OF_LOGSTORE
 from pipelines.components.logstore.schedule import CLAIMS_TAG, MODE_TAG, hour_key
+from pipelines.landing.bounds import ON_VARIABLE
 from sls_io.values.errors import SlsError
 from tests.integration.shop_site import (
     CARTS,
@@ -52,6 +53,17 @@ def test_the_setting_turns_on_what_it_names_and_no_logstore_has_a_sensor_of_its_
 def test_without_the_setting_they_are_there_and_off(shop: WatchedShop) -> None:
     shop.has(ORDERS, USERS, settings="")
     assert shop.sensors == dict.fromkeys(["shop_logstores_sensor", DEMAND, SEALED, HEALTH], False)
+
+
+def test_dev_turns_on_those_of_a_project_and_of_schedules_those_that_land_its_logstores(
+    shop: WatchedShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ON_VARIABLE, "shop_users")
+    shop.has(ORDERS, USERS, settings="")
+    assert shop.sensors == dict.fromkeys(["shop_logstores_sensor", DEMAND, SEALED, HEALTH], True)
+    status = {each.name: each.default_status for each in shop.defs.get_repository_def().schedule_defs}
+    on = [name for name, said in status.items() if said is dg.DefaultScheduleStatus.RUNNING]
+    assert on == ["shop_users_schedule"] and "shop_users_proof_schedule" in status
 
 
 def test_they_tick_as_often_as_those_of_one_logstore_and_may_ask_for_its_jobs(shop: WatchedShop) -> None:
@@ -112,18 +124,6 @@ def test_an_override_that_names_none_leaves_a_logstore_to_the_shared_sensor(shop
 # --- demand --------------------------------------------------------------------------------------------
 
 
-def test_the_first_look_tells_the_shards_of_each_and_makes_their_partitions(shop: WatchedShop) -> None:
-    both(shop)
-    answer = shop.tick(DEMAND)
-    assert observed(answer) == {"shop_orders_logstore": FIRST, "shop_users_logstore": FIRST}
-    assert not answer.run_requests
-    for name in ("shop_orders_shards", "shop_users_shards"):
-        assert shop.instance.get_dynamic_partitions(name) == ["0"]
-    again = shop.tick(DEMAND)
-    assert not again.asset_events and not again.run_requests and not again.dynamic_partitions_requests
-    assert again.skip_message
-
-
 def test_a_split_asks_for_one_run_of_its_logstore_and_tells_nothing_of_the_other(shop: WatchedShop) -> None:
     both(shop).tick(DEMAND)
     shop.world(ORDERS).put(5)
@@ -142,21 +142,6 @@ def test_a_split_asks_for_one_run_of_its_logstore_and_tells_nothing_of_the_other
     assert shop.instance.get_dynamic_partitions("shop_users_shards") == ["0"]
     again = shop.tick(DEMAND)
     assert not again.run_requests and not again.asset_events
-
-
-def test_the_run_of_a_split_drains_the_shard_which_is_told_as_landed_once(shop: WatchedShop) -> None:
-    both(shop).tick(DEMAND)
-    shop.split(ORDERS)
-    (drain,) = shop.tick(DEMAND).run_requests
-
-    assert shop.launch(ORDERS, drain).success
-
-    assert shop.world(ORDERS).ledger.shards[0].closed
-    told = shop.tick(DEMAND)
-    assert [(e.asset_key.path[-1], e.partition) for e in told.asset_events] == [("shop_orders_shards", "0")]
-    assert not told.run_requests
-    assert not shop.tick(DEMAND).asset_events
-    shop.world(ORDERS).assert_each_log_once()
 
 
 def test_it_does_what_the_sensor_of_each_logstore_would(shop: WatchedShop) -> None:

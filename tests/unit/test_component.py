@@ -354,7 +354,7 @@ def test_a_run_that_found_logs_and_landed_none_says_so(kind: str) -> None:
     assert landing(waits={0: waits[0]}).came_to_nothing == ""
     nine = range(9)
     many = landing(waits=dict.fromkeys(nine, waits[2]), stopped=dict.fromkeys(nine, kind)).came_to_nothing
-    assert many.count(why) == 5 and "; and 4 more shards" in many
+    assert many.count(why) == 5 and "; and 4 more" in many
 
 
 def test_a_run_is_out_of_time_only_where_nothing_landed_and_no_shard_waits_for_somebody_else() -> None:

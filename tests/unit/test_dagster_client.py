@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,39 +86,6 @@ def test_definitions_that_do_not_load_are_said_and_those_still_loading_are_waite
     broken = location("LOADED", __typename="PythonError", message="bad defs.yaml")
     with answering(broken) as url, pytest.raises(ServiceError, match=r"bad defs\.yaml"):
         dagster_client.loaded(url)
-
-
-def _repository(location: str, *, schedules: Sequence[str] = (), sensors: Sequence[str] = ()) -> object:
-    """As `repositoriesOrError` has it; what Dagster calls a repository is up to the project, too."""
-    return {
-        "name": f"repository_of_{location}",
-        "location": {"name": location},
-        "schedules": [{"name": name} for name in schedules],
-        "sensors": [{"name": name} for name in sensors],
-    }
-
-
-def test_a_schedule_and_a_sensor_are_turned_on_in_the_code_location_that_has_them() -> None:
-    asked: list[dict[str, Any]] = []
-    nodes = [
-        _repository("lakehouse_models"),
-        _repository("lakehouse", schedules=["orders_schedule"], sensors=["orders_demand_sensor"]),
-    ]
-    answer = data(
-        repositoriesOrError={"__typename": "RepositoryConnection", "nodes": nodes},
-        startSchedule={"__typename": "ScheduleStateResult"},
-        startSensor={"__typename": "Sensor"},
-    )
-    with answering(answer, asked) as url:
-        dagster_client.start_schedule(url, "orders_schedule")
-        dagster_client.start_sensor(url, "orders_demand_sensor")
-        with pytest.raises(ServiceError, match="clicks_schedule among its schedules: lakehouse_models, lake"):
-            dagster_client.start_schedule(url, "clicks_schedule")
-    place = {"repositoryName": "repository_of_lakehouse", "repositoryLocationName": "lakehouse"}
-    assert [each["variables"]["selector"] for each in asked if each["variables"]] == [
-        {**place, "scheduleName": "orders_schedule"},
-        {**place, "sensorName": "orders_demand_sensor"},
-    ]
 
 
 def test_no_dagster_at_the_address_is_said_with_the_cure() -> None:

@@ -20,6 +20,7 @@ from sls_io.values.errors import (
     TransportError,
     amount,
     printable,
+    some_of,
 )
 
 
@@ -104,3 +105,8 @@ def test_a_broken_ledger_names_the_verb_that_settles_it() -> None:
     error = LedgerBroken("main went back", cures=(Call(("table", "rollback", "7")),))
     assert error.cures == (Call(("table", "rollback", "7")),)
     assert (str(error), error.kind) == ("main went back", Breach.OTHER)
+
+
+def test_a_list_that_is_cut_says_how_many_are_left() -> None:
+    assert some_of("abcde") == "a, b, c, d, e" and some_of("abcdefg") == "a, b, c, d, e and 2 more"
+    assert some_of("ab", 1, "; ") == "a; and 1 more" and some_of(()) == ""

@@ -300,7 +300,7 @@ def test_a_shard_that_another_took_stays_for_what_is_left_and_no_longer() -> Non
     mine = HeldLeases().sends(7, 0.0).seen(view_of(held(1, "me", 7)), "me", at_s=0.0, timeout_s=T)
     stolen = view_of(held(1, "thief", 9, consumer="me"))
     mine = mine.seen(stolen, "me", at_s=10.0, timeout_s=T)
-    assert mine.stopping(10.0) == {1} and mine.working(29.9) == {1}
+    assert not mine.owned and mine.working(10.0) == mine.working(29.9) == {1}
     assert mine.working(30.0) == frozenset()
     begun = view_of(held(1, "thief", 9))
     assert mine.seen(begun, "me", at_s=12.0, timeout_s=T).working(12.0) == frozenset()

@@ -1,8 +1,9 @@
 """`sls-lake dev`: the parts of the demo, kept running until Ctrl-C.
 
 An emulator, a steady producer for each logstore of access logs, a Spark that stays up, and Dagster's page
-with the schedules and sensors of all logstores on. State lies in var/dev and is kept from one time to the
-next; `--fresh` begins anew.
+with the schedules and sensors of all logstores on: so their definitions say to this Dagster, and what
+somebody turns off on the page stays off. State lies in var/dev and is kept from one time to the next;
+`--fresh` begins anew.
 
 The order of beginning and end is what this module is about. The emulator is first and last: Dagster's sensors
 ask it from their first tick on. Spark's server is begun before Dagster and waited for behind it, since both
@@ -20,13 +21,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
-from typing import Self, get_args
+from typing import Self
 
 import click
 
@@ -40,11 +41,10 @@ from pipelines.cli.files.sending import put
 from pipelines.cli.load import create
 from pipelines.cli.logstores import defs_of, project_root, resolve_all
 from pipelines.cli.output import Output, moment, verb
-from pipelines.landing.bounds import Sensor, sensor_name
+from pipelines.landing.bounds import ON_VARIABLE
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.projects import name_of_all
 from pipelines.landing.spark.remote import without_session
-from pipelines.landing.table.home import defs_files, in_checkout, project_files
+from pipelines.landing.table.home import in_checkout
 from sls_io.emulator import start
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.cures import Call, Do
@@ -118,16 +118,10 @@ def _own(logstores: list[Logstore], box: sandbox.Sandbox) -> list[Logstore]:
     return logstores
 
 
-def _sensors(logstores: Iterable[Logstore]) -> set[str]:
-    """What sensors these may have: of their own, or one with all of a project."""
-    of_all = [name_of_all(file) for file in project_files(defs_files(project_root()))]
-    whose = [*of_all, *(logstore.name for logstore in logstores)]
-    return {sensor_name(of, what) for of in whose for what in ("", *get_args(Sensor))}
-
-
 def _run(output: Output, box: sandbox.Sandbox, logstores: list[Logstore], rate: int) -> None:
     """All parts, until Ctrl-C; `box` is ours."""
     url, env, log = box.dagster_url, box.home / "env", box.home / "dagster.log"
+    on = {ON_VARIABLE: ",".join(logstore.name for logstore in logstores)}
     command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1"]
     with OwnEmulator(output, box) as service, ExitStack() as stack:
         spark = stack.enter_context(SparkServer(output, box)) if box.spark_remote else None
@@ -141,12 +135,8 @@ def _run(output: Output, box: sandbox.Sandbox, logstores: list[Logstore], rate: 
         env.write_text(box.exports())
         output.say(f"emulator  {box.endpoint} (process {service.process_id})")
         try:
-            with sandbox.started([*command, "-p", url.rpartition(":")[2]], log) as dagster:
+            with sandbox.started([*command, "-p", url.rpartition(":")[2]], log, on) as dagster:
                 _wait_until_loaded(url, dagster, log)
-                for logstore in logstores:
-                    dagster_client.start_schedule(url, f"{logstore.name}_schedule")
-                for sensor in sorted(dagster_client.sensors(url) & _sensors(logstores)):
-                    dagster_client.start_sensor(url, sensor)
                 if spark is not None:
                     spark.wait()
                     output.say(f"Spark     {without_session(box.spark_remote)} (process {spark.process_id})")

@@ -14,19 +14,17 @@ from pyiceberg.table import Table
 from rich.markup import escape
 
 from pipelines.cli import describe as describing
+from pipelines.cli import landings as listing
 from pipelines.cli import verify as verifying
 from pipelines.cli.demo import audit as auditing
 from pipelines.cli.demo.audit import Audit
 from pipelines.cli.demo.file_audit import FileAudit, compare_file
 from pipelines.cli.emulator_admin import Stored
 from pipelines.cli.files.log_files import LogFile
-from pipelines.cli.output import Output, moment
-from pipelines.landing.hours import hour_text
+from pipelines.cli.output import Output
 from pipelines.landing.inspection import describe
+from pipelines.landing.inspection.landings import landings_of
 from pipelines.landing.inspection.verify import verify
-from pipelines.landing.ledger.newest_landing import added_entries
-from pipelines.landing.ledger.state import ancestry
-from pipelines.landing.ledger.summary import windows_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.spark.session import engine_here
 from pipelines.landing.table.lake import Lake
@@ -40,60 +38,19 @@ _SHOWN_ROWS, _SHOWN_COLUMNS = 5, 8
 _NUMBERS, _WORDS = ("int", "long", "float", "double"), ("string", "boolean", "int", "date")
 
 
-def hours(output: Output, table: Table) -> list[dict[str, Any]]:
-    """Rows and files of each receive hour, from the table's own metadata."""
-    found = [
-        {
-            "hour": _partition_hour(entry["partition"]),
-            "rows": entry["record_count"],
-            "files": entry["file_count"],
-        }
-        for entry in table.inspect.partitions().to_pylist()
-    ]
-    found.sort(key=lambda entry: str(entry["hour"]))
+def landings(output: Output, logstore: Logstore, lake: Lake) -> dict[str, list[dict[str, Any]]]:
+    """`sls-lake landings show`: the landings, and the rows and files of each receive hour."""
+    found = landings_of(logstore, lake, orphans=False)
     output.say()
-    output.say("[bold]Rows by receive hour[/]")
-    output.table(["hour (UTC)", ">rows", ">files"], [tuple(entry.values()) for entry in found])
-    return found
-
-
-def landings(output: Output, table: Table) -> list[dict[str, Any]]:
-    """The snapshots of the table and the windows each brought, oldest first."""
-    told = [(snapshot, *windows_of(snapshot)) for snapshot in reversed([*ancestry(table)])]
-    found: list[dict[str, Any]] = [
-        {
-            "snapshot_id": snapshot.snapshot_id,
-            "at_ms": snapshot.timestamp_ms,
-            "origin": origin,
-            "windows": len(windows),
-            "rows": sum(each.rows for each in windows),
-            "files": sum(1 for _ in added_entries(table, snapshot)),
-            "hours": tuple(sorted({each.window.hour for each in windows})),
-        }
-        for snapshot, origin, windows in told
-        # The first one fixes where the history begins, and brings nothing.
-        if windows
-    ]
     output.say(
-        "[bold]Landings[/]  (each is one snapshot, a version of the table; a window is what it read of one "
-        "shard and hour)"
+        "[bold]Landings, and files by receive hour[/]  (sls-lake landings show; a landing is one snapshot, a "
+        "version of the table; a window is what it read of one shard and hour)"
     )
-    output.table(
-        ["snapshot", "committed (UTC)", ">windows", "receive hours", ">files", ">rows"],
-        [
-            (
-                str(each["snapshot_id"]),
-                moment(each["at_ms"] / 1000),
-                each["windows"],
-                _hour_span(each["hours"]),
-                each["files"],
-                each["rows"],
-            )
-            for each in found
-        ],
-        less=("windows", "files"),
-    )
-    return found
+    listing.show_all(output, found, [*found.found], floor_hours=0)
+    return {
+        "hours": [asdict(files) for files in found.files],
+        "landings": [each.document() for each in found.found],
+    }
 
 
 def shards(output: Output, logstore: Logstore, lake: Lake, client: SlsClient) -> list[dict[str, Any]]:
@@ -232,18 +189,6 @@ def _faults(found: Audit) -> str:
         "different": found.different,
     }
     return ", ".join(f"{n:,} {what}" for what, n in counts.items() if n) or "but not all was compared"
-
-
-def _partition_hour(partition: Mapping[str, Any]) -> str:
-    value = next(v for k, v in partition.items() if "hour" in k)
-    return hour_text(value) if isinstance(value, int) else str(value)
-
-
-def _hour_span(found: tuple[int, ...]) -> str:
-    if not found:
-        return ""
-    first, last = hour_text(found[0]), hour_text(found[-1])
-    return first if first == last else f"{first} to {last[-5:]}"
 
 
 def _mean(value: float | None) -> str:

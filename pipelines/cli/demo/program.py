@@ -330,8 +330,7 @@ class Demo:
         table = lake.load(self.logstore.table)
         if table is None:
             raise ConfigError(f"there is no table {self.logstore.table}: nothing has landed")
-        self.story["hours"] = ending.hours(output, table)
-        self.story["landings"] = ending.landings(output, table)
+        self.story |= ending.landings(output, self.logstore, lake)
         self.story["shards"] = ending.shards(output, self.logstore, lake, self.client)
         ending.first_rows(output, self.logstore, table)
         self.story["query"] = ending.query(output, self.logstore, table)

@@ -18,6 +18,7 @@ from pipelines.components.logstore.dagster_private import (
     UnresolvedAssetJobDefinition,
     instance_kept_open,
 )
+from pipelines.landing.bounds import turned_on
 from pipelines.landing.hours import check_begun, hour_of, hour_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.holding import work_max_s
@@ -165,15 +166,16 @@ def schedule_of(
     *,
     skips: str = "",
 ) -> dg.ScheduleDefinition:
-    """`<name>_schedule`, stopped until somebody turns it on. `skips` says why every tick is skipped, where
-    that is so."""
+    """`<name>_schedule`, stopped until somebody turns it on, or dev does. `skips` says why every tick is
+    skipped, where that is so."""
+    status = dg.DefaultScheduleStatus
 
     @dg.schedule(
         name=f"{name}_schedule",
         job=job,
         cron_schedule=cron,
         execution_timezone="UTC",
-        default_status=dg.DefaultScheduleStatus.STOPPED,
+        default_status=status.RUNNING if turned_on(name) else status.STOPPED,
         description=what,
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:

@@ -45,10 +45,9 @@ from pipelines.landing.table import commands
 from pipelines.landing.table.contract import rows_of
 from sls_io.values.claim import SUM_MODULUS, Ledger, ShardLedger
 from sls_io.values.cures import Cure, Do
-from sls_io.values.errors import ConfigError, LandingConflict, LedgerBroken
+from sls_io.values.errors import ConfigError, LandingConflict, LedgerBroken, some_of
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet
 
-_HOURS_NAMED_MAX = 5
 Fingerprint = frozenset[Shown]
 
 
@@ -210,10 +209,9 @@ class RowsElsewhere(LedgerBroken):
     ) -> None:
         self.asked, self.others = asked, others
         self.hours = range(min(asked.start, *others), max(asked.stop, *(hour + 1 for hour in others)))
-        named = ", ".join(map(hour_text, sorted(others)[:_HOURS_NAMED_MAX]))
-        more = f" and {len(others) - _HOURS_NAMED_MAX} more" if len(others) > _HOURS_NAMED_MAX else ""
         super().__init__(
-            f"rows of {hours_text(asked)} lie in other receive hours of {place_name}: in {named}{more}. "
+            f"rows of {hours_text(asked)} lie in other receive hours of {place_name}: in "
+            f"{some_of(map(hour_text, sorted(others)))}. "
             "Taking the hours back would leave those rows there, landing the hours again would double them; "
             "nothing was changed",
             cures=cures,
@@ -240,7 +238,7 @@ def check_nowhere(held: Holdings, cursors: Mapping[int, IntervalSet]) -> None:
     if there := elsewhere(held, cursors, range(0), unbounded=False):
         raise LedgerBroken(
             f"{held.name} holds rows that its ledger does not call landed, in receive hours "
-            f"{', '.join(map(hour_text, sorted(there)[:_HOURS_NAMED_MAX]))}: filled now, they would be there "
+            f"{some_of(map(hour_text, sorted(there)))}: filled now, they would be there "
             "twice; nothing was landed",
             cures=(commands.VERIFY,),
         )

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from pyiceberg.table import Table
 
 from pipelines.landing.coordinators import standing_if_there
-from pipelines.landing.inspection.backlog import backlog_of
 from pipelines.landing.inspection.upcoming import upcoming
 from pipelines.landing.ledger.barred import bars_of
 from pipelines.landing.ledger.left import rates_of
@@ -185,7 +184,7 @@ def _backlog(
     for shard, hour in sorted(hours.items()):
         entry = ledger.shards.get(shard)
         since_s = max(hour * HOUR_S, entry.reached_s if entry else 0)
-        backlog = backlog_of(rates.get(shard), until_s - since_s, logstore.budget.shard_mb_per_s)
+        backlog = Backlog.of(rates.get(shard), until_s - since_s, logstore.budget.shard_mb_per_s)
         if backlog is not None:
             found[shard] = backlog
     return found
@@ -258,7 +257,7 @@ def describe(
     quota = logstore.budget.shard_mb_per_s
     paused = facts(table).paused_of(ledger.origin) if table is not None else frozenset[int]()
     newest = _newest_snapshots(table, ledger) if table is not None else {}
-    backlogs = {v.shard: backlog_of(rates.get(v.shard), v.lag_s, quota) for v in views}
+    backlogs = {v.shard: Backlog.of(rates.get(v.shard), v.lag_s, quota) for v in views}
     return [
         replace(
             v,

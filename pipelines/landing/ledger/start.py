@@ -36,13 +36,12 @@ from sls_io.values.errors import (
     ServiceError,
     ShardGone,
     TransportError,
+    some_of,
 )
 from sls_io.values.shard import Shard
 from sls_io.values.side_by_side import side_by_side
 from sls_io.values.window import HOUR_S, Cursor
 from sls_io.wire.client import Origin, SlsClient
-
-_NAMED_MAX = 3
 
 
 def find_table(lake: Lake, logstore: Logstore, client: SlsClient) -> Table | None:
@@ -424,9 +423,7 @@ def _others(state: TableState, origin: Origin) -> dict[str, str]:
 
 
 def _named(there: Mapping[str, str]) -> str:
-    named = ", ".join(f"{name} ({text})" for name, text in list(there.items())[:_NAMED_MAX])
-    more = f" and {len(there) - _NAMED_MAX} more" if len(there) > _NAMED_MAX else ""
-    return f"origin {named}{more}"
+    return f"origin {some_of((f'{name} ({text})' for name, text in there.items()), 3)}"
 
 
 def mislabelled(state: TableState, origin: Origin) -> str | None:

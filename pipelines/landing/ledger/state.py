@@ -47,10 +47,9 @@ from pipelines.landing.table.trouble import is_storage, storage_trouble
 from pipelines.landing.table.usable import check_usable
 from sls_io.values.claim import Ledger
 from sls_io.values.cures import Call, Cure, Do
-from sls_io.values.errors import Breach, LedgerBroken, TransportError, amount
+from sls_io.values.errors import Breach, LedgerBroken, TransportError, amount, some_of
 
 _OF_CONTRACT = frozenset({Operation.COLUMNS, Operation.ERRORS, Operation.REPLACE, Operation.REST})
-_OTHERS_NAMED_MAX = 3
 _AT_WORK_S = 3600
 """What was written before that is nobody's who is about to commit it."""
 _DIGITS_MAX = 20
@@ -390,9 +389,8 @@ def others_here(table: Table, *, older_than_s: float) -> tuple[str, ...]:
 
 def others_text(others: tuple[str, ...]) -> str:
     """What is said where files of two tables lie in one folder."""
-    more = f" and {len(others) - _OTHERS_NAMED_MAX} more" if len(others) > _OTHERS_NAMED_MAX else ""
     return (
-        f"{'; '.join(others[:_OTHERS_NAMED_MAX])}{more}: files of another table may be here, so nothing here "
+        f"{some_of(others, 3, '; ')}: files of another table may be here, so nothing here "
         "counts as left over until a person has moved that table's files, or that metadata file, away"
     )
 

@@ -59,6 +59,7 @@ from sls_io.values.errors import (
     SlsError,
     TransportError,
     amount,
+    some_of,
 )
 from sls_io.values.window import HOUR_S
 
@@ -67,7 +68,6 @@ FOLDER = "compacted"
 _LARGE = 0.75
 _PARTS_A_BATCH = 256
 """Of half a GB each: hours on a single core, and far from the age at which files may not be published."""
-_SHARDS_NAMED_MAX = 5
 Why = Literal["unsealed", "few", "done", "marked", "unknown"]
 _WHY: Mapping[Why, str] = {
     "few": "already as few files as hold their rows",
@@ -197,12 +197,11 @@ def _why_left(looked: Looked, why: Why, origin: str, hours: Collection[tuple[str
     behind = [
         s for s, e in sorted(ledger.shards.items()) if not e.closed and e.reached_s < (last + 1) * HOUR_S
     ]
-    named = ", ".join(map(str, behind[:_SHARDS_NAMED_MAX]))
-    more = f" and {len(behind) - _SHARDS_NAMED_MAX} more" if len(behind) > _SHARDS_NAMED_MAX else ""
+    named = some_of(map(str, behind))
     if len(behind) == 1:
         who = f"shard {named} of {origin} has"
     else:
-        who = f"shards {named}{more} of {origin} have" if behind else f"the closed shards of {origin} have"
+        who = f"shards {named} of {origin} have" if behind else f"the closed shards of {origin} have"
     return f"not sealed: {who} not read all logs of hour {first} and later ones yet"
 
 

@@ -54,12 +54,19 @@ from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import SWEEP_FLOOR_S, Lake
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
 from sls_io.values.cures import Cure
-from sls_io.values.errors import ConfigError, LandingConflict, LedgerBroken, TransportError, amount, printable
+from sls_io.values.errors import (
+    ConfigError,
+    LandingConflict,
+    LedgerBroken,
+    TransportError,
+    amount,
+    printable,
+    some_of,
+)
 
 STEPS = ("compact", "manifests", "expire", "sweep", "metadata")
 MANIFESTS_MAX = 100
 _FILES_A_MANIFEST = 2000
-_NAMES_MAX = 3
 _DELETING = frozenset({"sweep", "metadata"})
 
 
@@ -105,8 +112,7 @@ class Maintenance(Effect):
         for each in self.left:
             yield Note(f"not compacted: {left_text(each)}")
         if self.holding:
-            more = f" and {len(self.holding) - _NAMES_MAX} more" if len(self.holding) > _NAMES_MAX else ""
-            names = f"{', '.join(map(printable, self.holding[:_NAMES_MAX]))}{more}"
+            names = some_of(map(printable, self.holding), 3)
             yield Note(f"older snapshots stay, with their files, while these names do: {names}")
         frees = self.compacted or self.expired or self.manifests[0] != self.manifests[1]
         if "sweep" in self.steps and not self.executed and frees:

@@ -29,13 +29,12 @@ from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import CURSOR_UNKNOWN, Gap, Ledger, ShardLedger
-from sls_io.values.errors import CursorExpired, ShardGone
+from sls_io.values.errors import CursorExpired, ShardGone, some_of
 from sls_io.values.shard import Shard
 from sls_io.values.side_by_side import answers
 from sls_io.values.window import HOUR_S, Cursor, IntervalSet
 from sls_io.wire.client import SlsClient
 
-_HOURS_NAMED_MAX = 5
 NEVER: Final = ("future", "forgotten", "before")
 """Nothing at all can be landed of an hour with a `Lack` of one of these kinds."""
 Kind = Literal["future", "forgotten", "before", "withdrawn", "unsure", "gap"]
@@ -168,10 +167,9 @@ class StillThere:
     def __str__(self) -> str:
         if not self.lost:
             return f"the service still has all {self.rows:,} rows"
-        of = f", of {', '.join(map(hour_text, self.hours[:_HOURS_NAMED_MAX]))}" if self.hours else ""
-        more = f" and {len(self.hours) - _HOURS_NAMED_MAX} more" if len(self.hours) > _HOURS_NAMED_MAX else ""
+        of = f", of {some_of(map(hour_text, self.hours))}" if self.hours else ""
         which = f"up to {self.lost:,} of the {self.rows:,} rows"
-        return f"retention has taken {which}{of}{more}: they would be lost"
+        return f"retention has taken {which}{of}: they would be lost"
 
 
 def kept_of(

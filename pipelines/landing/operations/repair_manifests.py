@@ -45,10 +45,8 @@ from pipelines.landing.table import commands
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import SUM_MODULUS, Ledger
 from sls_io.values.cures import Do
-from sls_io.values.errors import ConfigError, LedgerBroken, amount
+from sls_io.values.errors import ConfigError, LedgerBroken, amount, some_of
 from sls_io.wire.client import SlsClient
-
-_NAMED_MAX = 5
 
 
 @dataclass(frozen=True)
@@ -249,10 +247,9 @@ def _proven(place: Place, found: _Listed, added: tuple[DataFile, ...], *, withou
         wrong.append(f"{others} adopted rows are of logstores without a ledger here")
     missing += others
     if wrong:
-        more = f" and {len(wrong) - _NAMED_MAX} more" if len(wrong) > _NAMED_MAX else ""
         raise LedgerBroken(
             f"the data files that are there are not what the lost manifests of {place.name} listed: "
-            f"{'; '.join(wrong[:_NAMED_MAX])}{more}; nothing was changed",
+            f"{some_of(wrong, between='; ')}; nothing was changed",
             cures=(Do("restore the manifests"), commands.VERIFY),
         )
     return missing

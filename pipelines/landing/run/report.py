@@ -11,6 +11,7 @@ from pipelines.landing.table import commands
 from sls_io.planning.values import Again, Plan
 from sls_io.planning.waits import Wait
 from sls_io.values.claim import Gap
+from sls_io.values.errors import some_of
 
 STOPPED = {
     "bytes": "stopped at a page edge: the run's byte budget is used up",
@@ -32,7 +33,6 @@ TROUBLE = frozenset({"failed", "unproved", "short", "transform"})
 is red."""
 SPENT = frozenset({"time", "quota", "not reached"})
 """Kinds where the run's own time ended: nothing else kept it from landing."""
-_NAMED_MAX = 5
 FIRST_RUN = "{table}: nothing has landed yet; the first run makes the table and fixes where each shard starts"
 
 
@@ -153,10 +153,8 @@ class LandingReport:
         return self._named({s: kind for s, kind in self.stopped.items() if kind in TROUBLE})
 
     def _named(self, shards: Mapping[int, str]) -> str:
-        """Worked example: of seven shards five are named, and the rest is `; and 2 more shards`."""
-        why = [f"shard {s}: {self.waits.get(s, stop_text(k))}" for s, k in sorted(shards.items())]
-        more = f"; and {len(why) - _NAMED_MAX} more shards" if len(why) > _NAMED_MAX else ""
-        return f"{'; '.join(why[:_NAMED_MAX])}{more}"
+        why = (f"shard {s}: {self.waits.get(s, stop_text(k))}" for s, k in sorted(shards.items()))
+        return some_of(why, between="; ")
 
     @property
     def raw_mb_per_s(self) -> float:
@@ -206,7 +204,8 @@ class CheckpointReport:
 
 @dataclass(frozen=True)
 class Backlog:
-    """What waits in a shard, about: estimated from what landed before and from the lag.
+    """What waits in a shard, about, for people: nothing decides by it. The service says no size of what was
+    not read, and cursors are no amounts, so it is estimated from what landed before and from the lag.
 
     raw_bytes   that wait
     hour_bytes  raw bytes a receive hour, as landed lately
@@ -218,6 +217,14 @@ class Backlog:
     hour_bytes: float
     mb_per_s: float
     reading_s: float
+
+    @staticmethod
+    def of(rate: float | None, lag_s: float | None, mb_per_s: float) -> "Backlog | None":
+        """Of a shard that is `lag_s` receive seconds behind, to which `rate` raw bytes come a second; None
+        where nothing waits or is known."""
+        if rate is None or not lag_s:
+            return None
+        return Backlog(int(rate * lag_s), rate * 3600, mb_per_s, rate * lag_s / (mb_per_s * 1e6))
 
     @property
     def hopeless(self) -> bool:

@@ -208,9 +208,7 @@ class SegmentJournal:
         except Damaged as damage:
             raise self._refusal(LIST, f"{damage}, and only it says what was acknowledged") from None
         if ends is None and found:
-            raise self._refusal(
-                LIST, "is missing, and only it says what was acknowledged (the first version had none)"
-            )
+            raise self._refusal(LIST, "is missing, and only it says what was acknowledged")
         if ends is None:
             ends = Ends()
             self._list = write_ends(self.folder, ends)

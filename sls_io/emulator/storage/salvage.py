@@ -23,7 +23,6 @@ from sls_io.emulator.storage.segment import (
     all_records,
     check_head,
     file_head,
-    first_version_records,
     free_name,
     head_of,
     read_ends,
@@ -136,9 +135,6 @@ def _mended(path: Path, number: int, folder_id: bytes, promised: int | None, not
             why = str(damage)
         begin = FILE_HEAD_BYTES if head_of(path) is not None else 0
         found = list(all_records(content, begin, size))
-        kind = "damaged"
-        if not found and why and (earlier := list(first_version_records(content, size))):
-            found, kind, why = earlier, "version-1", "is of the first version"
         whole = FILE_HEAD_BYTES + sum(len(record_head(r.kind)) + r.length for r in found)
         if promised is not None and size < promised:
             why = why or f"is {promised - size} bytes shorter than what was acknowledged"
@@ -146,7 +142,7 @@ def _mended(path: Path, number: int, folder_id: bytes, promised: int | None, not
             return size
         beside = path.with_name(path.name + ".new")
         written = _write(beside, number, folder_id, content, found)
-    kept = set_aside(path, kind)
+    kept = set_aside(path, "damaged")
     beside.rename(path)
     why = why or f"is damaged: {size - whole} of its bytes prove nothing"
     notes.append(f"{path.name} {why}: its {len(found)} whole records are served, the old file is {kept.name}")

@@ -33,7 +33,6 @@ _MARK = b"\xf5rec"
 _FILE = struct.Struct("<4sI8sQ")
 _RECORD = struct.Struct("<4sIIB")
 _SUMMED = struct.Struct("<IB")
-_FIRST_VERSION = struct.Struct("<IIB")
 FILE_HEAD_BYTES, RECORD_HEAD_BYTES = _FILE.size, _RECORD.size
 
 
@@ -106,20 +105,6 @@ def all_records(content: "bytes | mmap", at: int, size: int) -> Iterator[Record]
             yield found
             at = found.end
         at = content.find(_MARK, at + 1)
-
-
-def first_version_records(content: "bytes | mmap", size: int) -> Iterator[Record]:
-    """The records of a segment of version 1, which has no head and no marks, up to the first bad one."""
-    at = 0
-    while at + _FIRST_VERSION.size <= size:
-        begin = at + _FIRST_VERSION.size
-        length, checksum, kind = _FIRST_VERSION.unpack(content[at:begin])
-        if begin + length > size or kind not in (GROUP, CHANGES, SNAPSHOT):
-            return
-        if zlib.crc32(content[begin : begin + length]) != checksum:
-            return
-        yield Record(kind, begin, length)
-        at = begin + length
 
 
 def check_head(content: "bytes | mmap", folder_id: bytes, number: int) -> None:

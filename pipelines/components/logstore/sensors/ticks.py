@@ -23,7 +23,7 @@ import dagster as dg
 from pipelines.components.logstore.dagster_private import UnresolvedAssetJobDefinition, instance_kept_open
 from pipelines.components.logstore.health import CALL_S
 from pipelines.components.logstore.schedule import unset_text
-from pipelines.landing.bounds import Sensor, sensor_name
+from pipelines.landing.bounds import Sensor, sensor_name, turned_on
 from pipelines.landing.logstore import Logstore
 from sls_io.values.deadline import current
 from sls_io.wire.client import SlsClient
@@ -84,12 +84,13 @@ def sensor_of(lookout: Lookout) -> dg.SensorDefinition:
         instance_kept_open(context)
         return result_of(context, lookout.looked(context.instance, context.cursor or ""))
 
+    name, status = lookout.logstore.name, dg.DefaultSensorStatus
     return dg.SensorDefinition(
-        name=sensor_name(lookout.logstore.name, lookout.what),
+        name=sensor_name(name, lookout.what),
         evaluation_fn=tick,
         jobs=lookout.jobs or None,
         minimum_interval_seconds=lookout.every_s,
-        default_status=dg.DefaultSensorStatus.RUNNING if lookout.is_own else dg.DefaultSensorStatus.STOPPED,
+        default_status=status.RUNNING if lookout.is_own or turned_on(name) else status.STOPPED,
         description=lookout.description,
     )
 
