@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.shapes import PAGE_BYTES, SHAPES
 from pipelines.landing.barring import Barring
-from pipelines.landing.run.task import WriteJob, Writer
+from pipelines.landing.run.spark_task import WriteJob, Writer
 from pipelines.landing.table.contract import Contract
 from sls_io.planning.values import PlannedWindow
 from sls_io.values.clock import SYSTEM_CLOCK

@@ -13,9 +13,9 @@ from typing import ParamSpec, TypeVar
 from chaos.engine import InProcess
 from pipelines.landing.barring import Barring
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.run import task
+from pipelines.landing.run import spark_task
 from pipelines.landing.run.driver import Run
-from pipelines.landing.run.task import Writer
+from pipelines.landing.run.spark_task import Writer
 from pipelines.landing.run.write import job_for
 from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
@@ -40,7 +40,7 @@ OF_ROWS = {
 _INSIDE = (
     (loggroup, "decompress", "decompress"),
     (nested, "_read", "protobuf"),
-    (task, "metrics_of", "statistics"),
+    (spark_task, "metrics_of", "statistics"),
 )
 """Functions that others call: module, name, what they count as."""
 _LONGEST_S = 600.0

@@ -3,7 +3,7 @@
     __main__     arguments, the printed account, the exit status
     conductor    forks processes, kills and stops them, reads what they tell
     worker       one forked process: production runs in a loop, until its fate or the conductor ends it
-    engine       the writing tasks of `pipelines.landing.run.task` in the worker's own process, without Spark
+    engine       the tasks of `pipelines.landing.run.spark_task` in the worker's own process, without Spark
     dagster_lane the same with runs of Dagster, each with a Spark; site is the instance, line how they talk
     cluster_lane the same with tasks in executors of a standalone Spark, which cluster starts and strikes
     network      the way from its executors to the service, which goes down for one worker

@@ -27,10 +27,10 @@ from sls_io.emulator.api import shard_doc
 from sls_io.emulator.faults import Fault, Wanted
 from sls_io.emulator.limits import Limits
 from sls_io.emulator.moved_clock import checked
-from sls_io.emulator.page import render
 from sls_io.emulator.policy import Policy
 from sls_io.emulator.server import ServiceApp
 from sls_io.emulator.signing import Key
+from sls_io.emulator.status_page import render
 from sls_io.emulator.storage.refusal import Refused, no_group, parameter_invalid
 from sls_io.emulator.storage.shard_log import ShardLog
 from sls_io.emulator.storage.store import CURSOR_MAX, SHARDS_MAX, StoredLogstore

@@ -17,7 +17,7 @@ from typing import Any
 
 from pipelines.landing.spark.session import Engine
 
-WRITE = "pipelines.landing.run.task"
+WRITE = "pipelines.landing.run.spark_task"
 
 
 def look(numbers: Iterable[int]) -> Iterator[str]:

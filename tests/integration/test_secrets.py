@@ -12,9 +12,9 @@ from pyspark import cloudpickle
 from pipelines.landing.barring import Barring
 from pipelines.landing.inspection.describe import preview
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.run.task import WriteJob, task_of
+from pipelines.landing.run.spark_task import WriteJob, task_of
 from pipelines.landing.spark.session import Engine
-from pipelines.landing.worker import public_properties
+from pipelines.landing.task_storage import public_properties
 from sls_io.emulator import start
 from sls_io.values.errors import SlsError
 from tests.integration import canary

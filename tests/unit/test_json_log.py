@@ -39,7 +39,7 @@ RUN = """
 """
 WORKER = """
     import logging
-    from pipelines.landing.run.task import task_of
+    from pipelines.landing.run.spark_task import task_of
     list(task_of(None)([]))
     logging.getLogger("a.transform").warning("a worker's word")
 """

@@ -11,7 +11,7 @@ ROUNDS, BLOCKS, BLOCK_BYTES = 10, 4, 16 * 1024 * 1024
 FAULTS_A_ROUND = BLOCKS * BLOCK_BYTES // 4096
 _PROGRAM = f"""
 import resource, sys
-from pipelines.landing.worker import keep_memory
+from pipelines.landing.task_storage import keep_memory
 kept = sys.argv[1] == "kept" and keep_memory()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range({ROUNDS}):

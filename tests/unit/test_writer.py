@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.landing.barring import Barring
+from pipelines.landing.run.spark_task import ROW_VERSION, FileRow, WriteJob, Writer
 from pipelines.landing.run.tally import told
-from pipelines.landing.run.task import ROW_VERSION, FileRow, WriteJob, Writer
 from pipelines.landing.run.write import WrittenWindow, crowded, raised_in
 from pipelines.landing.table.contract import Contract
 from sls_io.decoding.decode import PagePart

@@ -13,10 +13,10 @@ that have nothing to do with Spark. Handed on from one to the next it was forgot
 removal read its files in tasks, and before that proved the whole table in this process.
 
 A worker gets the table without its snapshots and without a catalog: where its files lie and what its columns
-are. Storage is reached with the worker's own keys (`worker.py`). What comes back may refer to the table, as
-the error of a file that cannot be read does; here it refers to ours again, which has snapshots to look for a
-cure in. Worked example: 40 GB of small files are 80 parts, so 80 tasks. The 17th cannot read a file: its
-result is that Unreadable, and its receive hour is put off; the other hours are compacted.
+are. Storage is reached with the worker's own keys (`task_storage.py`). What comes back may refer to the
+table, as the error of a file that cannot be read does; here it refers to ours again, which has snapshots to
+look for a cure in. Worked example: 40 GB of small files are 80 parts, so 80 tasks. The 17th cannot read a
+file: its result is that Unreadable, and its receive hour is put off; the other hours are compacted.
 
 Why an error of ours is a result, while Spark's own ends all: a task that raises fails its job, and a job that
 failed has no results at all. So an Unreadable that was raised in a worker would cost the other 79 parts. A
@@ -44,7 +44,7 @@ from pipelines.landing.ledger.reading import Unreadable
 from pipelines.landing.spark.probe import task_failed
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.object_store import one_after_another
-from pipelines.landing.worker import as_worker, be_frugal, public_properties, task_io
+from pipelines.landing.task_storage import as_worker, be_frugal, public_properties, task_io
 from sls_io.values.errors import SlsError
 
 _JOB_BYTES, _PART_BYTES_MIN = 16 * 1024 * 1024, 4096

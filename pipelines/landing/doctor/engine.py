@@ -21,14 +21,14 @@ from pipelines.landing.doctor.trial import Came, Grade, Question
 from pipelines.landing.spark.probe import workers_problem
 from pipelines.landing.spark.session import Engine, Task
 from pipelines.landing.table.trouble import storage_trouble
-from pipelines.landing.worker import public_properties, task_io
+from pipelines.landing.task_storage import public_properties, task_io
 from sls_io.values.cures import Do
 from sls_io.values.errors import ConfigError, SlsError, amount
 from sls_io.values.settings import Service
 from sls_io.wire.client import SlsClient
 
 _TAG = "sls-lake-doctor"
-_NEEDED = "pipelines.landing.run.task"
+_NEEDED = "pipelines.landing.run.spark_task"
 _TASKS, _TASKS_ELSEWHERE = 4, 16
 """So many at the least, and where there may be executors of which nobody knows yet."""
 _ROUNDS_MAX = 5

@@ -26,7 +26,7 @@ from pipelines.landing.ledger.start import check_beside, check_origin, origin_te
 from pipelines.landing.ledger.state import TableState, read_state
 from pipelines.landing.ledger.values import Delta, Landed
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.run.task import FileRow
+from pipelines.landing.run.spark_task import FileRow
 from pipelines.landing.run.write import WrittenWindow, job_for, to_data_file, write_windows
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.contract import Contract, partition_of

@@ -42,10 +42,10 @@ from pipelines.landing.ledger.state import check_ancestry, check_before_loss, la
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run import protocol
 from pipelines.landing.run.attempt import Attempt
-from pipelines.landing.run.fencing import Fencing
 from pipelines.landing.run.holder_name import HolderName
 from pipelines.landing.run.holding import Holding, Now
 from pipelines.landing.run.hooks import Hooks
+from pipelines.landing.run.older_runs import Fencing
 from pipelines.landing.run.refusals import Refusals
 from pipelines.landing.run.report import (
     CheckpointOutcome,

@@ -23,9 +23,9 @@ sys.path[:] = without_archives(sys.path)
 sys.path_importer_cache.clear()
 
 # What is imported here is what is forked.
-import pipelines.landing.run.task  # noqa: E402, F401
+import pipelines.landing.run.spark_task  # noqa: E402, F401
 from pipelines.landing.spark.session import serve_workers  # noqa: E402
-from pipelines.landing.worker import keep_memory  # noqa: E402
+from pipelines.landing.task_storage import keep_memory  # noqa: E402
 
 if __name__ == "__main__":
     keep_memory()

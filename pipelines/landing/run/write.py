@@ -1,6 +1,6 @@
 """Writing, as the driver does it: a plan's windows become a job of Spark, its rows the windows as they ended.
 
-`Engine.run`: exactly one chain a task, no shuffle, no key in what travels. What a task does is `task.py`.
+`Engine.run`: exactly one chain a task, no shuffle, no key in what travels. What it does is `spark_task.py`.
 
 Rows of a job come back in any order, and of a window that was never begun there is none. So each row names
 its window by index, and its cursors by number: what was proven follows from the rows alone, not from which
@@ -21,11 +21,19 @@ from pyiceberg.typedef import Record
 from pipelines.landing.barring import Barring
 from pipelines.landing.ledger.values import Landed, summed
 from pipelines.landing.logstore import Logstore
-from pipelines.landing.run.task import OVERTAKEN, ROW_VERSION, TRANSFORM, UNPROVED, FileRow, WriteJob, task_of
+from pipelines.landing.run.spark_task import (
+    OVERTAKEN,
+    ROW_VERSION,
+    TRANSFORM,
+    UNPROVED,
+    FileRow,
+    WriteJob,
+    task_of,
+)
 from pipelines.landing.spark.probe import task_failed
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.data_files import data_file, unpacked
-from pipelines.landing.worker import public_properties
+from pipelines.landing.task_storage import public_properties
 from sls_io.planning.values import PlannedWindow
 from sls_io.values.claim import SUM_MODULUS
 from sls_io.values.errors import (

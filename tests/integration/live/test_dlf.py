@@ -9,7 +9,7 @@ from chaos.engine import InProcess
 from pipelines.landing.catalogs.keys import KEYS_PROPERTY
 from pipelines.landing.catalogs.profiles import expanded
 from pipelines.landing.table.lake import Lake
-from pipelines.landing.worker import public_properties
+from pipelines.landing.task_storage import public_properties
 from sls_io.emulator import start
 from sls_io.values.clock import SYSTEM_CLOCK
 from tests.backends.osstables import TableBucket

@@ -34,8 +34,8 @@ from pipelines.landing.table.data_files import (
     parquet_writer,
 )
 from pipelines.landing.table.trouble import storage_trouble
+from pipelines.landing.task_storage import as_worker, be_frugal, forget_peak, keep_memory, peak_bytes, task_io
 from pipelines.landing.transform import Transform, TransformFailed
-from pipelines.landing.worker import as_worker, be_frugal, forget_peak, keep_memory, peak_bytes, task_io
 from sls_io.decoding.decode import Decoder, PagePart
 from sls_io.decoding.readings import readings
 from sls_io.planning.values import PlannedWindow
