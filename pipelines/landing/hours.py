@@ -4,11 +4,12 @@
 2026-11-20-07:00..2026-11-20-09:00      three, both ends included
 """
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 
 from sls_io.values.cures import Call
 from sls_io.values.errors import ConfigError, printable
-from sls_io.values.window import HOUR_S
+from sls_io.values.window import HOUR_S, IntervalSet
 
 HOURS_MAX = 24 * 366
 _HOURS_END = int(datetime(9999, 12, 31, 23, tzinfo=UTC).timestamp()) // HOUR_S
@@ -83,3 +84,11 @@ def check_begun(hours: range, now_s: float, mode: str) -> None:
 def moment_text(time_s: int) -> str:
     """Unix seconds as `2026-11-20-07:00`, UTC."""
     return datetime.fromtimestamp(time_s, UTC).strftime(_FORM)
+
+
+def spans(hours: Collection[int]) -> list[str]:
+    """Receive hours as options of `sls-lake backfill`: one text for hours that follow one another."""
+    return [
+        f"--from {hour_text(begin)}" + (f" --to {hour_text(end - 1)}" if end - begin > 1 else "")
+        for begin, end in IntervalSet.of((hour, hour + 1) for hour in hours)
+    ]

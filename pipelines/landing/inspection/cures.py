@@ -27,8 +27,9 @@ from pipelines.landing.contents.fresh_starts import At
 from pipelines.landing.contents.holdings import Asking, Holdings
 from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.contents.slices import RowsElsewhere, hour_runs
+from pipelines.landing.hours import spans
 from pipelines.landing.ledger.place import Place, landable
-from pipelines.landing.ledger.reading import Unreadable, listed_files, spans
+from pipelines.landing.ledger.reading import Unreadable, listed_files
 from pipelines.landing.ledger.start import find_table, known
 from pipelines.landing.ledger.state import TableState, read_state
 from pipelines.landing.ledger.ways_back import PastLanding

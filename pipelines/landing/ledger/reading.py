@@ -25,7 +25,6 @@ from pyiceberg.table import DataScan, FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField, PrimitiveType
 
-from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.manifests import Planner, manifests_in
 from pipelines.landing.table import commands, second_look
 from pipelines.landing.table.bounded_scan import BoundedScan
@@ -36,7 +35,6 @@ from sls_io.values.cures import Cure, Do
 from sls_io.values.deadline import answered
 from sls_io.values.errors import Breach, InvariantBroken, LedgerBroken, SlsError, TransportError, amount
 from sls_io.values.side_by_side import Answer, Asked, answers
-from sls_io.values.window import IntervalSet
 
 _ALL = AlwaysTrue()
 _BOUNDED = ("__shard__", "__cursor__")
@@ -215,25 +213,9 @@ def absent(table: Table, paths: Iterable[str]) -> list[str]:
     what is gone may be given up for it. Raises as `reading` does where it does not answer."""
     wanted = list(paths)
     for _ in range(2):
-        told = asked_of_files(table, partial(_size, table), wanted)
+        told = asked_of_files(table, partial(size_of, table), wanted)
         wanted = [path for path, size in told if size is None]
     return wanted
-
-
-def harmed(table: Table, files: Iterable[DataFile]) -> list[tuple[DataFile, str]]:
-    """Those of the files that the storage does not have, or not in the size that the table says, with a
-    phrase; it says so twice. Raises as `absent`, and costs no more.
-
-    Story: something between a run and its store kept half of what was sent, and answered as if it were all.
-    """
-    wanted, sizes = {file.file_path: file for file in files}, dict[str, int | None]()
-    for _ in range(2):
-        sizes = dict(asked_of_files(table, partial(_size, table), wanted))
-        wanted = {path: file for path, file in wanted.items() if sizes[path] != file.file_size_in_bytes}
-    return [
-        (file, gone(file) if (size := sizes[path]) is None else _other_size(file, size))
-        for path, file in wanted.items()
-    ]
 
 
 def check_kept(table: Table) -> None:
@@ -269,7 +251,7 @@ def loaded_again(table: Table) -> Table:
     )
 
 
-def _size(table: Table, path: str) -> int | None:
+def size_of(table: Table, path: str) -> int | None:
     """Bytes of a file; None where it is not there."""
     try:
         return len(table.io.new_input(path))
@@ -360,7 +342,8 @@ def _overwritten(file: DataFile, wrong: str) -> str:
     return f"file was overwritten by another one ({wrong}): {_last(file.file_path)}"
 
 
-def _other_size(file: DataFile, size: int) -> str:
+def other_size(file: DataFile, size: int) -> str:
+    """One phrase that says so."""
     return _overwritten(file, f"it has {size} bytes, the table says {file.file_size_in_bytes}")
 
 
@@ -399,7 +382,7 @@ def read_whole(table: Table, file: DataFile) -> None:
     if wrong:
         raise Unreadable(table, file, _cut_off(file, wrong))
     if size != file.file_size_in_bytes:
-        raise Unreadable(table, file, _other_size(file, size))
+        raise Unreadable(table, file, other_size(file, size))
 
 
 def bounds(table: Table, file: DataFile, name: str) -> tuple[int, int] | None:
@@ -436,14 +419,6 @@ def rows_shown(table: Table, task: FileScanTask, *, where: BooleanExpression = _
 def gone(file: DataFile | str) -> str:
     """One phrase that says that the file is not there."""
     return f"{_kind(file)} is gone: {_last(_path(file))}"
-
-
-def spans(hours: Collection[int]) -> list[str]:
-    """Receive hours as options of `sls-lake backfill`: one text for hours that follow one another."""
-    return [
-        f"--from {hour_text(begin)}" + (f" --to {hour_text(end - 1)}" if end - begin > 1 else "")
-        for begin, end in IntervalSet.of((hour, hour + 1) for hour in hours)
-    ]
 
 
 def _path(file: DataFile | str) -> str:

@@ -34,9 +34,10 @@ from pipelines.landing.commit.planned import Planned
 from pipelines.landing.contents import slices
 from pipelines.landing.contents.cells import Cells, partition_hour, totals
 from pipelines.landing.contents.slices import Slice
+from pipelines.landing.hours import spans
 from pipelines.landing.ledger.fence import withdrawn
 from pipelines.landing.ledger.place import Place, Trust, look
-from pipelines.landing.ledger.reading import Unreadable, bounds, read_whole, spans, tasks_of
+from pipelines.landing.ledger.reading import Unreadable, bounds, read_whole, tasks_of
 from pipelines.landing.ledger.state import windows_in
 from pipelines.landing.ledger.values import Adopted, Deed, Landed, Operation
 from pipelines.landing.logstore import Logstore

@@ -37,10 +37,10 @@ from pipelines.landing.commit.effect import Effect, Note
 from pipelines.landing.commit.planned import Planned, Tools
 from pipelines.landing.contents import cells, kept, rest, rewrite, slices
 from pipelines.landing.contents.spread import each_file, unless_wrong
-from pipelines.landing.hours import hours_text
+from pipelines.landing.hours import hours_text, spans
 from pipelines.landing.ledger.barred import barring_of, bars_of
 from pipelines.landing.ledger.place import Place, look
-from pipelines.landing.ledger.reading import live_rows, spans
+from pipelines.landing.ledger.reading import live_rows
 from pipelines.landing.ledger.state import held_columns
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore

@@ -32,10 +32,9 @@ from pipelines.landing.contents import rewrite, slices
 from pipelines.landing.contents.holdings import Asking
 from pipelines.landing.contents.slices import Slice
 from pipelines.landing.contents.where import Where
-from pipelines.landing.hours import hour_text
+from pipelines.landing.hours import hour_text, spans
 from pipelines.landing.ledger.barred import bars_of
 from pipelines.landing.ledger.place import Place
-from pipelines.landing.ledger.reading import spans
 from pipelines.landing.ledger.values import Deed, Forgotten, Operation
 from pipelines.landing.table import commands
 from sls_io.values.claim import GAP_SKIPPED, Ledger, ShardLedger

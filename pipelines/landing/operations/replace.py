@@ -42,11 +42,10 @@ from pipelines.landing.commit.planned import Planned, Tools, execute
 from pipelines.landing.contents import slices
 from pipelines.landing.contents.holdings import Asking, Holdings
 from pipelines.landing.contents.slices import RowsElsewhere
-from pipelines.landing.hours import hours_text
+from pipelines.landing.hours import hours_text, spans
 from pipelines.landing.ledger.epochs import RUN_CHARS, Fenced
 from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.place import Place, Trust, landable, look
-from pipelines.landing.ledger.reading import spans
 from pipelines.landing.ledger.values import Adopted, Count, Delta, Landed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.skip import Skip

@@ -32,10 +32,9 @@ from pipelines.landing.contents.cells import Cell, totals
 from pipelines.landing.contents.holdings import Asking, Holdings, Listed
 from pipelines.landing.contents.sameness import check_same
 from pipelines.landing.contents.slices import Slice
-from pipelines.landing.hours import hours_text
+from pipelines.landing.hours import hours_text, spans
 from pipelines.landing.ledger.fence import withdrawn
 from pipelines.landing.ledger.place import Place, look
-from pipelines.landing.ledger.reading import spans
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import commands

@@ -91,7 +91,7 @@ def plain(*keys: str) -> Call:
 
 
 def of_hours(call: Call, span: str, does: str = "") -> Call:
-    """The same for the receive hours of `span`, as `reading.spans` writes them."""
+    """The same for the receive hours of `span`, as `hours.spans` writes them."""
     return call.plus(*span.split(), does=does)
 
 
