@@ -50,21 +50,22 @@ def lineage(
     A parent that is neither listed nor in the ledger was removed before this history began and holds nobody
     back. A shard that is in the ledger and not in the list has unknown keys: until it is closed, it holds
     back every later shard that has not begun. So do the `hidden` ones: the ledger lacks them, too, and they
-    may be there (`gone.passed_over`). One that is closed now is named all the same: on a table that somebody
-    takes back meanwhile it is open again.
+    may be there (`gone.passed_over`), and those are waited for in a group that keeps no order, too: once a
+    later shard has begun, nobody would ask for them again. One that is closed now is named all the same: on a
+    table that somebody takes back meanwhile it is open again.
 
     Story: a parent with logs left is missing from one list. By that list its child has no parent: it
     would land first, and the parent's logs, a run later, after it. A child has begun when a live run has
     reached something of it: rows that a backfill brought say nothing of its parents.
     """
-    if not ordered:
-        return {}
     listed = list(shards)
     there = {s.id for s in listed}
-    missing = (ledger.shards.keys() - there).union(hidden)
+    missing = {*hidden} - ledger.shards.keys()
+    if ordered:
+        missing |= ledger.shards.keys() - there
     begun = {s for s, entry in ledger.shards.items() if entry.reached_s}
     needed: dict[int, frozenset[int]] = {}
-    for child, above in parents(listed).items():
+    for child, above in (parents(listed) if ordered else dict.fromkeys(there, frozenset[int]())).items():
         behind = () if child in begun else (s for s in missing if s < child)
         if above := above.union(behind):
             needed[child] = above

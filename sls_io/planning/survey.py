@@ -188,7 +188,10 @@ def survey_hours(
 ) -> Mapping[int, Survey]:
     """One `Survey` a shard of the receive hours `hours`, whatever the ledger says of them: of what was
     received from `from_s` to before `until_s`. With a `ledger` the history of a shard that it lacks can begin
-    at the head."""
+    at the head, and shards that the list lacks are looked at, too, as far as they are there: those that the
+    ledger has and not whole, and those that may have been made since."""
+    listed = list(shards)
+    hidden = [] if ledger is None else _hidden(listed, ledger)
     first = max(hours.start, from_s // HOUR_S)
 
     def ask(shard: Shard) -> Survey:
@@ -206,7 +209,17 @@ def survey_hours(
                 hour = _next_hour(client, shard.id, Cursor(at), hour)
         return Survey(shard.id, head, tuple(spans))
 
-    return _each(ask, shards)
+    # One that the list lacks and that has no cursor is gone: its own loss is a live run's to name.
+    shown = {shard: one for shard, one in _each(ask, hidden).items() if one.head is not None}
+    return {**_each(ask, listed), **shown}
+
+
+def _hidden(listed: Iterable[Shard], ledger: Ledger) -> list[Shard]:
+    """Shards that the list lacks, of which a fill may have something to bring."""
+    there, unknown = {s.id for s in listed}, passed_over(listed, ledger)
+    entries = ((s, e) for s, e in ledger.shards.items() if s not in there)
+    part = (s for s, e in entries if not e.closed or e.gaps or e.withdrawn)
+    return [Shard(shard, readonly=True) for shard in (*part, *unknown)]
 
 
 def _next_hour(client: SlsClient, shard: int, at: Cursor, empty: int) -> int:

@@ -113,8 +113,8 @@ class LedgerChange:
     gaps        what the service has no more
     closings    drained and read-only: its end
     marks       times and cursors as in `Survey`
-    lineage     the parents that must be closed before a window of the shard may land; empty when the group
-                keeps no order
+    lineage     the parents that must be closed before a window of the shard may land; in a group that
+                keeps no order only those that may be hidden (`gone.passed_over`)
     """
 
     starts: dict[int, Cursor] = field(default_factory=dict)

@@ -6,9 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from fuzz.lies import wire
+from pipelines.landing.commit.planned import Tools
 from pipelines.landing.hours import hour_of
 from pipelines.landing.inspection.describe import describe, preview
 from pipelines.landing.inspection.runway import PACE_S, runway, spoken
+from pipelines.landing.operations.replace import execute_replace, plan_replace
 from pipelines.landing.run.report import LandingReport
 from pipelines.landing.watch.look import look
 from pipelines.landing.watch.sealed import Sealing, sealing
@@ -108,8 +110,11 @@ def hidden(begun: World) -> World:
     return begun
 
 
+@pytest.mark.parametrize("ordered", [True, False], ids=["in order", "in no order"])
 @pytest.mark.parametrize("asked", ["is there", "does not answer"])
-def test_a_parent_that_no_list_has_shown_is_waited_for(hidden: World, asked: str) -> None:
+def test_a_parent_that_no_list_has_shown_is_waited_for(hidden: World, asked: str, ordered: bool) -> None:
+    """In a group that keeps no order, too: nobody would ask for it any more once its children have begun."""
+    hidden.logstore = hidden.changed(group=hidden.logstore.group.model_dump() | {"order": ordered})
     if asked == "does not answer":
         tell(hidden, "error", call="get_cursor", shard=2, status=500)
     for _ in range(3):
@@ -123,8 +128,33 @@ def test_a_parent_that_no_list_has_shown_is_waited_for(hidden: World, asked: str
     while hidden.land().rows:
         pass
     of_windows = [w.window.shard for _, windows in hidden.landings() for w in windows]
-    assert of_windows.index(2) < min(of_windows.index(shard) for shard in (4, 5) if shard in of_windows)
+    children = [of_windows.index(shard) for shard in (4, 5) if shard in of_windows]
+    assert not ordered or of_windows.index(2) < min(children)
     assert_whole(hidden)
+
+
+def test_a_fill_brings_what_is_in_a_shard_that_no_list_has_shown(hidden: World) -> None:
+    hours = range(hidden.hours[0], hidden.hours[-1] + 1)
+    hidden.land(mode="fill", hours=(hours.start, hours.stop))
+    assert hidden.ledger.shards[2].rows == 10
+    hidden.assert_each_log_once()
+    all_right(hidden)
+    for _ in range(4):
+        hidden.land()
+    assert_whole(hidden)
+
+
+def test_an_hour_is_replaced_although_a_list_lacks_a_shard_of_it(begun: World) -> None:
+    hours = range(begun.hours[-1], begun.hours[-1] + 1)
+    pass_by(begun, HOUR_S)
+    begun.land()
+    unlisted(begun, 0)
+    with begun.client as client:
+        planned = plan_replace(begun.lake, begun.logstore, client, hours)
+        assert execute_replace(begun.lake, planned, Tools(engine=begun.engine)).rows == 40
+    all_right(begun)
+    begun.land()
+    assert_whole(begun)
 
 
 def test_no_hour_is_complete_while_a_list_lacks_a_shard_that_nobody_knows(hidden: World) -> None:

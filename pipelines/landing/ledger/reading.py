@@ -344,7 +344,8 @@ def _overwritten(file: DataFile, wrong: str) -> str:
 
 def other_size(file: DataFile, size: int) -> str:
     """One phrase that says so."""
-    return _overwritten(file, f"it has {size} bytes, the table says {file.file_size_in_bytes}")
+    said = f"it has {size} bytes, the table says {file.file_size_in_bytes}"
+    return _overwritten(file, said) if size > file.file_size_in_bytes else _cut_off(file, said)
 
 
 def _other_count(table: Table, task: FileScanTask, rows: int) -> str:

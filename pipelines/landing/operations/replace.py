@@ -68,6 +68,7 @@ from sls_io.values.errors import (
     SlsError,
     TransportError,
 )
+from sls_io.values.shard import Shard
 from sls_io.values.window import HOUR_S, IntervalSet
 from sls_io.wire.client import SlsClient
 
@@ -193,9 +194,12 @@ def plan_replace(
         cure = commands.of_hours(commands.REPLACE, spans(together)[0], "lands all of them again")
         raise RowsElsewhere(logstore.table, error.asked, error.others, cures=(cure,)) from error
     before = undone(place, logstore, asking, hours, left, Operation.REPLACE)
+    shards = client.shards()
+    # What leaves is pulled again by its cursors, whether or not a list has its shard.
+    lacks = (Shard(shard, readonly=True) for shard in left.taken.keys() - {s.id for s in shards})
     surveys = survey_hours(
         client,
-        client.shards(),
+        [*shards, *lacks],
         hours=hours,
         until_s=hours.stop * HOUR_S,
         pieces=logstore.splits_per_hour,
@@ -240,10 +244,10 @@ def accepted(held: Holdings, hours: range) -> Leaving:
     left = leaving(held, hours, holed=True)
     coming, fresh = dict[int, IntervalSet](), dict[int, IntervalSet]()
     for shard, may in passed(held.ledger, held.adopted).items():
-        if shard in held.edges.listed:
-            shown = held.edges.between(shard, hours)
-            coming[shard] = shown.minus(shown.minus(may))
-            fresh[shard] = coming[shard].minus(held.ledger.shards[shard].landed)
+        # Of its own edges, whether or not a list has it: of one that is gone there are none.
+        shown = held.edges.between(shard, hours)
+        coming[shard] = shown.minus(shown.minus(may))
+        fresh[shard] = coming[shard].minus(held.ledger.shards[shard].landed)
     for shard, gone in _uncovered(left.taken, coming).items():
         first = gone.pairs[0][0]
         begin = held.edges.at("begin", shard)
