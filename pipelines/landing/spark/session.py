@@ -103,6 +103,7 @@ class Engine:
         self._lake, self._archives, self._wait_s = lake, archives, wait_s
         self._starting = threading.RLock()
         self._begun = self._owns_java = self._owns_context = False
+        self._java: Future[None] | None = None
         self._context: SparkContext | None = None
         self._session: SparkSession | None = None
 
@@ -258,11 +259,16 @@ class Engine:
             self._begun = False
             session, self._session = self._session, None
             context, self._context = self._context, None
+            java, self._java = self._java, None
+            if java is not None:
+                # Who was interrupted while it started: it ends only once it has.
+                with contextlib.suppress(Exception):
+                    java.result()
             ours = (session, context) if self.remote or self._owns_context else ()
             for each in ours:
                 if each is not None:
                     _forget(each)
-            if context is not None and self._owns_java:
+            if java is not None and self._owns_java:
                 self._owns_java = False
                 ending = end_java()
                 if wait:
@@ -303,7 +309,7 @@ class Engine:
                 settings[DAEMON_SETTING] = DAEMON
         self._owns(SparkContext)
         try:
-            _start_java(settings)
+            self._start_java(settings)
             context = SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
         except Exception as error:  # Java's, of Spark's many kinds
             raise self._no_start(error) from error
@@ -342,12 +348,29 @@ class Engine:
         lake = catalog_conf(self._lake or Lake.default())
         conf = {**self._named(), **base_conf(), **lake, **self._conf}
         self._owns(SparkContext)
-        _start_java(conf)
+        self._start_java(conf)
         session: SparkSession = SparkSession.builder.config(map={**conf}).getOrCreate()
         self._context = session.sparkContext
         self._context.setLogLevel("ERROR")
         tell_running_java(self._context, conf)
         return session
+
+    def _start_java(self, settings: Mapping[str, str]) -> None:
+        """As the function. Story: Ctrl-C while pyspark waits for Java, in the first second. It takes away the
+        folder where Java is about to write its port, Java fails and stays, and nobody has a handle of it. So
+        a thread of its own waits, and `stop` for that.
+        """
+        self._java = found = Future[None]()
+
+        def work() -> None:
+            try:
+                _start_java(settings)
+                found.set_result(None)
+            except BaseException as error:
+                found.set_exception(error)
+
+        threading.Thread(target=work, name="sls-lake-java-start", daemon=True).start()
+        found.result()
 
 
 def _start_java(settings: Mapping[str, str]) -> None:
