@@ -276,9 +276,7 @@ def test_a_file_that_the_storage_did_not_keep_whole_holds_back_the_checkpoint(
         damage(local(news[0]))
         found = run.reconcile()
     assert quick.checkpoints() == before
-    phrase = (
-        "is gone" if damage is remove else r"was cut off or overwritten, .* \(it has \d+ bytes, the table"
-    )
+    phrase = "is gone" if damage is remove else r"was cut off or overwritten \(it has \d+ bytes, the table"
     assert re.search(phrase, "; ".join(found.problems))
     with pytest.raises(LedgerBroken, match="does not add up") as refused:
         quick.land()

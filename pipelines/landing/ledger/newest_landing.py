@@ -117,10 +117,14 @@ def _harmed(table: Table, files: Iterable[DataFile]) -> list[tuple[DataFile, str
     for _ in range(2):
         sizes = dict(asked_of_files(table, partial(size_of, table), wanted))
         wanted = {path: file for path, file in wanted.items() if sizes[path] != file.file_size_in_bytes}
-    return [
-        (file, gone(file) if (size := sizes[path]) is None else other_size(file, size))
-        for path, file in wanted.items()
-    ]
+    return [(file, _harm(file, sizes[path])) for path, file in wanted.items()]
+
+
+def _harm(file: DataFile, size: int | None) -> str:
+    name = file.file_path.rsplit("/", 1)[-1]
+    return (
+        gone(file) if size is None else f"file was cut off or overwritten ({other_size(file, size)}): {name}"
+    )
 
 
 def added_entries(table: Table, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:

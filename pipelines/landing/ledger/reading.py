@@ -343,9 +343,8 @@ def _overwritten(file: DataFile, wrong: str) -> str:
 
 
 def other_size(file: DataFile, size: int) -> str:
-    """One phrase that says so."""
-    said = f"it has {size} bytes, the table says {file.file_size_in_bytes}"
-    return _overwritten(file, said) if size > file.file_size_in_bytes else _cut_off(file, said)
+    """Both sizes, in words."""
+    return f"it has {size} bytes, the table says {file.file_size_in_bytes}"
 
 
 def _other_count(table: Table, task: FileScanTask, rows: int) -> str:
@@ -383,7 +382,7 @@ def read_whole(table: Table, file: DataFile) -> None:
     if wrong:
         raise Unreadable(table, file, _cut_off(file, wrong))
     if size != file.file_size_in_bytes:
-        raise Unreadable(table, file, other_size(file, size))
+        raise Unreadable(table, file, _overwritten(file, other_size(file, size)))
 
 
 def bounds(table: Table, file: DataFile, name: str) -> tuple[int, int] | None:
