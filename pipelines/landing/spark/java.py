@@ -107,6 +107,22 @@ def _settings_folder() -> Path:
     return Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf")
 
 
+def start_java(settings: Mapping[str, str]) -> None:
+    """Start the Java of this process, if there is none, with `settings`, which everybody may see.
+
+    pyspark starts Java with all settings on its command line, which every user of the machine can read. Those
+    that are made when Java runs go to it over pyspark's own connection. So Java comes first, with the open
+    ones, and then Spark begins in it with all of them: its event log hides values of the names that it began
+    with, and of no others. Not so its start: jars at an address whose keys are secrets are not found then.
+
+    Worked example: of `spark.ui.enabled` and `spark.hadoop.fs.s3a.secret.key` the first is on the command
+    line; Spark and its storage have both.
+    """
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized(conf=SparkConf().setAll(list(settings.items())))
+
+
 def java_has_ended() -> bool:
     """Whether there was a Java of this process, and is none any more."""
     from pyspark import SparkContext

@@ -32,6 +32,7 @@ from pipelines.landing.spark.java import (
     has_own_options,
     java_has_ended,
     require_java,
+    start_java,
 )
 from pipelines.landing.spark.remote import (
     DEFAULT_MASTER,
@@ -356,38 +357,21 @@ class Engine:
         return session
 
     def _start_java(self, settings: Mapping[str, str]) -> None:
-        """As the function. Story: Ctrl-C while pyspark waits for Java, in the first second. It takes away the
-        folder where Java is about to write its port, Java fails and stays, and nobody has a handle of it. So
-        a thread of its own waits, and `stop` for that.
-        """
+        """With those of `settings` that everybody may see. Story: Ctrl-C while pyspark waits for Java takes
+        away the folder where that is about to write its port. Java fails and stays, and nobody has a handle
+        of it. So a thread of its own waits, and `stop` for that."""
         self._java = found = Future[None]()
+        seen = {name: value for name, value in settings.items() if not is_secret(name)}
 
         def work() -> None:
             try:
-                _start_java(settings)
+                start_java(seen)
                 found.set_result(None)
             except BaseException as error:
                 found.set_exception(error)
 
         threading.Thread(target=work, name="sls-lake-java-start", daemon=True).start()
         found.result()
-
-
-def _start_java(settings: Mapping[str, str]) -> None:
-    """Start the Java of this process, if there is none, with those of `settings` that anybody may see.
-
-    pyspark starts Java with all settings on its command line, which every user of the machine can read. Those
-    that are made when Java runs go to it over pyspark's own connection. So Java comes first, with the open
-    ones, and then Spark begins in it with all of them: its event log hides values of the names that it began
-    with, and of no others. Not so its start: jars at an address whose keys are secrets are not found then.
-
-    Worked example: of `spark.ui.enabled` and `spark.hadoop.fs.s3a.secret.key` the first is on the command
-    line; Spark and its storage have both.
-    """
-    from pyspark import SparkConf, SparkContext
-
-    seen = [(name, value) for name, value in settings.items() if not is_secret(name)]
-    SparkContext._ensure_initialized(conf=SparkConf().setAll(seen))
 
 
 def engine_here(*, remote: str = "", master: str = "", conf: Mapping[str, str] | None = None) -> Engine:
