@@ -27,6 +27,7 @@ import dagster as dg
 
 from pipelines import dagster_client
 from pipelines.components.logstore.health import CALL_S
+from pipelines.components.logstore.sensors.ticks import default_status
 from pipelines.landing.bounds import sensor_name, turned_on
 from pipelines.landing.project_file import read_kept, read_project
 from pipelines.landing.projects import Refreshed, keep, name_of_all, refreshed
@@ -65,12 +66,11 @@ def following_sensor(
             context.log.info(said)
         return dg.SensorResult(skip_reason=f"{said}{told}", cursor=cursor)
 
-    status = dg.DefaultSensorStatus
     return dg.SensorDefinition(
         name=sensor_name(name_of_all(file)),
         evaluation_fn=tick,
         minimum_interval_seconds=_EVERY_S,
-        default_status=status.RUNNING if running or turned_on() else status.STOPPED,
+        default_status=default_status(running or turned_on()),
         description=(
             "Asks the service for new logstores that the patterns name, keeps them, and has the code "
             "location loaded again. Takes none away."

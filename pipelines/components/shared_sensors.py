@@ -40,7 +40,7 @@ import dagster as dg
 
 from pipelines.components.logstore.assets import checkpoint_key
 from pipelines.components.logstore.dagster_private import instance_kept_open
-from pipelines.components.logstore.sensors.ticks import Lookout, Sighting, result_of
+from pipelines.components.logstore.sensors.ticks import Lookout, Sighting, default_status, result_of
 from pipelines.components.shared_run import SharedRun
 from pipelines.landing.bounds import sensor_name, turned_on
 from sls_io.values.clock import SYSTEM_CLOCK
@@ -80,13 +80,12 @@ def shared_sensor(
         requests = _requests(context.instance, by_name, looks.seen, together)
         return result_of(context, _found(by_name, before, looks, requests))
 
-    status = dg.DefaultSensorStatus
     return dg.SensorDefinition(
         name=sensor_name(name, first.what),
         evaluation_fn=tick,
         jobs=jobs or None,
         minimum_interval_seconds=first.every_s,
-        default_status=status.RUNNING if running or turned_on() else status.STOPPED,
+        default_status=default_status(running or turned_on()),
         description=f"{first.description} For {amount(len(lookouts), 'logstore')} of the project.",
     )
 

@@ -185,13 +185,13 @@ def survey_hours(
     from_s: int = 0,
     pieces: int = 1,
     ledger: Ledger | None = None,
+    also: Iterable[int] = (),
 ) -> Mapping[int, Survey]:
     """One `Survey` a shard of the receive hours `hours`, whatever the ledger says of them: of what was
     received from `from_s` to before `until_s`. With a `ledger` the history of a shard that it lacks can begin
-    at the head, and shards that the list lacks are looked at, too, as far as they are there: those that the
-    ledger has and not whole, and those that may have been made since."""
+    at the head. Those of `also` that are not among `shards` are looked at, too, as far as they are there."""
     listed = list(shards)
-    hidden = [] if ledger is None else _hidden(listed, ledger)
+    unlisted = [Shard(shard, readonly=True) for shard in sorted({*also} - {s.id for s in listed})]
     first = max(hours.start, from_s // HOUR_S)
 
     def ask(shard: Shard) -> Survey:
@@ -210,16 +210,15 @@ def survey_hours(
         return Survey(shard.id, head, tuple(spans))
 
     # One that the list lacks and that has no cursor is gone: its own loss is a live run's to name.
-    shown = {shard: one for shard, one in _each(ask, hidden).items() if one.head is not None}
+    shown = {shard: one for shard, one in _each(ask, unlisted).items() if one.head is not None}
     return {**_each(ask, listed), **shown}
 
 
-def _hidden(listed: Iterable[Shard], ledger: Ledger) -> list[Shard]:
-    """Shards that the list lacks, of which a fill may have something to bring."""
-    there, unknown = {s.id for s in listed}, passed_over(listed, ledger)
-    entries = ((s, e) for s, e in ledger.shards.items() if s not in there)
-    part = (s for s, e in entries if not e.closed or e.gaps or e.withdrawn)
-    return [Shard(shard, readonly=True) for shard in (*part, *unknown)]
+def to_fill(listed: Iterable[Shard], ledger: Ledger) -> list[int]:
+    """Shards of which a fill may have something to bring, whether or not the list has them: those that the
+    ledger has and not whole, and those that may have been made since."""
+    part = (s for s, e in ledger.shards.items() if not e.closed or e.gaps or e.withdrawn)
+    return [*part, *passed_over(listed, ledger)]
 
 
 def _next_hour(client: SlsClient, shard: int, at: Cursor, empty: int) -> int:

@@ -2,7 +2,6 @@
 last seen, once its snapshot is expired."""
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 from itertools import islice
 
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus
@@ -12,13 +11,12 @@ from pyiceberg.table.snapshots import Snapshot
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import (
     Unreadable,
-    asked_of_files,
     check_kept,
     entries_in,
     gone,
     manifests_of,
     other_size,
-    size_of,
+    sizes_unless,
 )
 from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
 from pipelines.landing.table import commands
@@ -109,15 +107,13 @@ def disagreements(table: Table) -> tuple[list[str], list[Unreadable]]:
 
 def _harmed(table: Table, files: Iterable[DataFile]) -> list[tuple[DataFile, str]]:
     """Those of the files that the storage does not have, or not in the size that the table says, with a
-    phrase; it says so twice. Raises as `reading.absent`, and costs no more.
+    phrase. Raises as `reading.absent`, and costs no more.
 
     Story: something between a run and its store kept half of what was sent, and answered as if it were all.
     """
-    wanted, sizes = {file.file_path: file for file in files}, dict[str, int | None]()
-    for _ in range(2):
-        sizes = dict(asked_of_files(table, partial(size_of, table), wanted))
-        wanted = {path: file for path, file in wanted.items() if sizes[path] != file.file_size_in_bytes}
-    return [(file, _harm(file, sizes[path])) for path, file in wanted.items()]
+    there = {file.file_path: file for file in files}
+    sizes = sizes_unless(table, there, lambda path, size: size == there[path].file_size_in_bytes)
+    return [(there[path], _harm(there[path], size)) for path, size in sizes.items()]
 
 
 def _harm(file: DataFile, size: int | None) -> str:

@@ -36,6 +36,7 @@ from sls_io.values.deadline import answered
 from sls_io.values.errors import Breach, InvariantBroken, LedgerBroken, SlsError, TransportError, amount
 from sls_io.values.side_by_side import Answer, Asked, answers
 
+Sizes = dict[str, int | None]
 _ALL = AlwaysTrue()
 _BOUNDED = ("__shard__", "__cursor__")
 _IDENTITY = ("__origin__", "__shard__", "__cursor__", "__index__")
@@ -211,11 +212,17 @@ def is_here(table: Table) -> bool:
 def absent(table: Table, paths: Iterable[str]) -> list[str]:
     """Those of the files that the storage does not have, and says so twice: one answer proves nothing, and
     what is gone may be given up for it. Raises as `reading` does where it does not answer."""
-    wanted = list(paths)
+    return [*sizes_unless(table, paths, lambda _, size: size is not None)]
+
+
+def sizes_unless(table: Table, paths: Iterable[str], fits: Callable[[str, int | None], bool]) -> Sizes:
+    """Bytes of those of the files of which the storage says twice what does not fit; None of one that is not
+    there. Raises as `absent`."""
+    found = Sizes.fromkeys(paths)
     for _ in range(2):
-        told = asked_of_files(table, partial(size_of, table), wanted)
-        wanted = [path for path, size in told if size is None]
-    return wanted
+        told = asked_of_files(table, partial(_size_of, table), found)
+        found = {path: size for path, size in told if not fits(path, size)}
+    return found
 
 
 def check_kept(table: Table) -> None:
@@ -251,7 +258,7 @@ def loaded_again(table: Table) -> Table:
     )
 
 
-def size_of(table: Table, path: str) -> int | None:
+def _size_of(table: Table, path: str) -> int | None:
     """Bytes of a file; None where it is not there."""
     try:
         return len(table.io.new_input(path))

@@ -68,7 +68,6 @@ from sls_io.values.errors import (
     SlsError,
     TransportError,
 )
-from sls_io.values.shard import Shard
 from sls_io.values.window import HOUR_S, IntervalSet
 from sls_io.wire.client import SlsClient
 
@@ -194,15 +193,13 @@ def plan_replace(
         cure = commands.of_hours(commands.REPLACE, spans(together)[0], "lands all of them again")
         raise RowsElsewhere(logstore.table, error.asked, error.others, cures=(cure,)) from error
     before = undone(place, logstore, asking, hours, left, Operation.REPLACE)
-    shards = client.shards()
-    # What leaves is pulled again by its cursors, whether or not a list has its shard.
-    lacks = (Shard(shard, readonly=True) for shard in left.taken.keys() - {s.id for s in shards})
     surveys = survey_hours(
         client,
-        [*shards, *lacks],
+        client.shards(),
         hours=hours,
         until_s=hours.stop * HOUR_S,
         pieces=logstore.splits_per_hour,
+        also=left.taken,
     )
     # The service goes on, too: what it shows by now is more than what its edges showed.
     surveys = only(surveys, passed(place.ledger, place.adopted))

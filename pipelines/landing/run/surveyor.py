@@ -22,7 +22,7 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.spark.session import Engine
 from sls_io.planning.draft import Patience
 from sls_io.planning.plan import plan_live
-from sls_io.planning.survey import left_over, look_at, mark_cut, opened_from_hour, survey_hours
+from sls_io.planning.survey import left_over, look_at, mark_cut, opened_from_hour, survey_hours, to_fill
 from sls_io.planning.values import Plan, Survey
 from sls_io.planning.waits import Wait
 from sls_io.values.claim import Ledger
@@ -70,6 +70,7 @@ class Surveyor:
             from_s=from_s,
             pieces=self.logstore.splits_per_hour,
             ledger=self.ledger,
+            also=to_fill(self.shards, self.ledger),
         )
         if self.state is not None:
             surveys = fill_only(surveys, self.ledger, self.state, self.ledger.origin)

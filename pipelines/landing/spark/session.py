@@ -14,8 +14,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipelines.landing.spark import archive
 from pipelines.landing.spark.catalog import (
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 
 Task = Callable[[Iterable[int]], Iterator[str]]
 """Numbers of work in, lines out; Spark's workers run it, so it must be picklable."""
+Result = TypeVar("Result")
 
 JARS_VARIABLE = "SLS_LAKE_JARS"
 DAEMON_SETTING = "spark.python.daemon.module"
@@ -169,14 +171,7 @@ class Engine:
         # In a thread of its own. A thread has one connection to Java, which answers in order: who is
         # interrupted while Java works, and then asks it anything, waits until the tasks are done.
         found: Future[list[str]] = Future()
-
-        def work() -> None:
-            try:
-                found.set_result(self._run(count, task, tag))
-            except BaseException as error:
-                found.set_exception(error)
-
-        threading.Thread(target=work, name="sls-lake-tasks", daemon=True).start()
+        _fulfil(found, partial(self._run, count, task, tag), "sls-lake-tasks")
         try:
             return found.result(within_s)
         finally:
@@ -360,18 +355,22 @@ class Engine:
         """With those of `settings` that everybody may see. Story: Ctrl-C while pyspark waits for Java takes
         away the folder where that is about to write its port. Java fails and stays, and nobody has a handle
         of it. So a thread of its own waits, and `stop` for that."""
-        self._java = found = Future[None]()
         seen = {name: value for name, value in settings.items() if not is_secret(name)}
-
-        def work() -> None:
-            try:
-                start_java(seen)
-                found.set_result(None)
-            except BaseException as error:
-                found.set_exception(error)
-
-        threading.Thread(target=work, name="sls-lake-java-start", daemon=True).start()
+        self._java = found = Future[None]()
+        _fulfil(found, partial(start_java, seen), "sls-lake-java-start")
         found.result()
+
+
+def _fulfil(found: "Future[Result]", call: Callable[[], Result], name: str) -> None:
+    """Begin the call in a thread of its own: who waits for it can be interrupted, and it goes on."""
+
+    def work() -> None:
+        try:
+            found.set_result(call())
+        except BaseException as error:
+            found.set_exception(error)
+
+    threading.Thread(target=work, name=name, daemon=True).start()
 
 
 def engine_here(*, remote: str = "", master: str = "", conf: Mapping[str, str] | None = None) -> Engine:

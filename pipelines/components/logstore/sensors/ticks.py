@@ -77,6 +77,11 @@ class Lookout:
             return self.look(instance, cursor)
 
 
+def default_status(running: bool) -> dg.DefaultSensorStatus:
+    """Of a sensor that nobody has turned on or off on the page."""
+    return dg.DefaultSensorStatus.RUNNING if running else dg.DefaultSensorStatus.STOPPED
+
+
 def sensor_of(lookout: Lookout) -> dg.SensorDefinition:
     """`<logstore>_<what>_sensor`: the sensor of one logstore."""
 
@@ -84,13 +89,13 @@ def sensor_of(lookout: Lookout) -> dg.SensorDefinition:
         instance_kept_open(context)
         return result_of(context, lookout.looked(context.instance, context.cursor or ""))
 
-    name, status = lookout.logstore.name, dg.DefaultSensorStatus
+    name = lookout.logstore.name
     return dg.SensorDefinition(
         name=sensor_name(name, lookout.what),
         evaluation_fn=tick,
         jobs=lookout.jobs or None,
         minimum_interval_seconds=lookout.every_s,
-        default_status=status.RUNNING if lookout.is_own or turned_on(name) else status.STOPPED,
+        default_status=default_status(lookout.is_own or turned_on(name)),
         description=lookout.description,
     )
 
