@@ -262,11 +262,12 @@ def noise_into(log: Path) -> Iterator[IO[str]]:
     """Send what this process and its children write to stdout and stderr into `log`.
 
     Yields the stdout there was. The JVM and dbt write to the file descriptors themselves, so these
-    are what is turned; they come back with the end of the block, before any error is shown.
+    are what is turned; they come back with the end of the block, before any error is shown. Where `log`
+    cannot be opened they are lost: hundreds of their lines would bury the sentence that says why.
     """
     sys.stdout.flush()
     sys.stderr.flush()
-    with log.open("ab") as file, os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1) as shown:
+    with _appended(log) as file, os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1) as shown:
         kept = [os.dup(1), os.dup(2)]
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
@@ -278,6 +279,13 @@ def noise_into(log: Path) -> Iterator[IO[str]]:
             for number, descriptor in enumerate(kept, start=1):
                 os.dup2(descriptor, number)
                 os.close(descriptor)
+
+
+def _appended(log: Path) -> IO[bytes]:
+    try:
+        return log.open("ab")
+    except OSError:
+        return Path(os.devnull).open("ab")
 
 
 def exact(data: object, *, long: bool = False) -> object:

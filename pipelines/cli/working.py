@@ -2,7 +2,7 @@
 to its log."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 
 from pipelines.cli.output import Output, noise_into
 from pipelines.cli.progress import Line
@@ -29,12 +29,12 @@ def landing_line(output: Output, what: str, engine: Engine) -> Iterator[Line]:
 def working_line(output: Output, what: str, engine: Engine) -> Iterator[Line]:
     """As `landing_line`, for a verb that may need no Spark: so it makes no state folder, and the engine goes
     on to the verb's next work."""
-    with ExitStack() as stack:
-        line = stack.enter_context(output.progress(what))
-        with suppress(OSError):
-            stack.enter_context(noise_into(home() / _SPARK_LOG))
-        stack.enter_context(line.landing(engine))
-        stack.enter_context(_spread(line, engine).kept())
+    with (
+        output.progress(what) as line,
+        noise_into(home() / _SPARK_LOG),
+        line.landing(engine),
+        _spread(line, engine).kept(),
+    ):
         yield line
 
 
