@@ -303,12 +303,8 @@ class Engine:
                 settings[OPTIONS_SETTING] = archive.options(java, self._archives or archive.place())
             if python == sys.executable and not any(name in self._conf for name in _PYTHON_SETTINGS):
                 settings[DAEMON_SETTING] = DAEMON
-        self._owns(SparkContext)
-        try:
-            self._start_java(settings)
-            context = SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
-        except Exception as error:  # Java's, of Spark's many kinds
-            raise self._no_start(error) from error
+        conf = SparkConf().setAll(list(settings.items()))
+        context = self._start_in_java(settings, partial(SparkContext.getOrCreate, conf))
         context.setLogLevel("ERROR")
         return context
 
@@ -324,18 +320,24 @@ class Engine:
         """Where Spark is, and what it is called there."""
         return {"spark.master": self.master, "spark.app.name": _APP}
 
-    def _owns(self, spark: "type[SparkContext]") -> None:
-        """What is not there before a start is ours to end, and a Java that was ours stays so. One that was
-        killed is not there, also where it was killed before Spark had begun in it."""
+    def _start_in_java(self, settings: Mapping[str, str], start: Callable[[], Result]) -> Result:
+        """What is not there before is ours to end, and a Java that was ours stays so. One that was killed is
+        not there, also where it was killed before Spark had begun in it. Raises ConfigError."""
+        from pyspark import SparkContext
+
         if java_has_ended():
             end_java()
-        self._owns_java = self._owns_java or spark._gateway is None
-        self._owns_context = spark._active_spark_context is None
+        self._owns_java = self._owns_java or SparkContext._gateway is None
+        self._owns_context = SparkContext._active_spark_context is None
+        try:
+            self._start_java(settings)
+            return start()
+        except Exception as error:  # Java's, of Spark's many kinds
+            raise self._no_start(error) from error
 
     def _start_session(self) -> "SparkSession":
         """A context without SQL cannot be given a catalog any more, so one that runs is ended first."""
         self._required()
-        from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
         if self._context is not None:
@@ -343,9 +345,7 @@ class Engine:
         os.environ.setdefault(PYTHON_VARIABLE, sys.executable)
         lake = catalog_conf(self._lake or Lake.default())
         conf = {**self._named(), **base_conf(), **lake, **self._conf}
-        self._owns(SparkContext)
-        self._start_java(conf)
-        session: SparkSession = SparkSession.builder.config(map={**conf}).getOrCreate()
+        session = self._start_in_java(conf, SparkSession.builder.config(map={**conf}).getOrCreate)
         self._context = session.sparkContext
         self._context.setLogLevel("ERROR")
         tell_running_java(self._context, conf)

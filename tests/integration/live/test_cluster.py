@@ -126,8 +126,9 @@ def test_a_doctor_gives_up_where_no_executor_can_come(keyless: Cluster, tmp_path
         assert came == "after 0.5 s not every task had ended: no executor is free, or one hangs"
 
 
-def test_a_master_that_cannot_be_is_named(tmp_path: Path) -> None:
-    ask = "from pipelines.landing.spark.session import Engine; Engine(master='yarn2').context"
+@pytest.mark.parametrize("kind", ["context", "session"])
+def test_a_master_that_cannot_be_is_named(tmp_path: Path, kind: str) -> None:
+    ask = f"from pipelines.landing.spark.session import Engine; Engine(master='yarn2').{kind}"
     done = python("-c", ask, SLS_LAKE_HOME=str(tmp_path))
 
     said = done.stderr.splitlines()[-1]
