@@ -50,10 +50,16 @@ TYPED_CHARS_MAX: Final = 800
 
 VERBS: Final = {
     "init": ("pipelines.cli.init", "Make a Dagster project, or give one that is there what it lacks."),
-    "new": ("pipelines.cli.new", "Write a logstore's defs.yaml, with columns for the keys of its logs."),
+    "new": (
+        "pipelines.cli.new",
+        "Write a logstore's defs.yaml, its columns too; --refresh keeps new ones of a project.",
+    ),
     "emulator": ("pipelines.cli.emulator", "Run the log service on loopback until Ctrl-C."),
     "load": ("pipelines.cli.load", "Put lines of a file, or generated rows, into a logstore."),
-    "check": ("pipelines.cli.check", "Read every logstore's defs.yaml, and say what is wrong with it."),
+    "check": (
+        "pipelines.cli.check",
+        "Show the logstores that are set up, and what is wrong with their settings.",
+    ),
     "doctor": ("pipelines.cli.doctor", "Try all that a landing needs, and say what to change."),
     "land": ("pipelines.cli.land", "Land what is new and publish the checkpoints, without Dagster."),
     "backfill": ("pipelines.cli.backfill", "Land what hours lack, or replace them; moves no checkpoint."),
@@ -66,7 +72,6 @@ VERBS: Final = {
     "checkpoints": ("pipelines.cli.checkpoints", "Positions: show where they are, set them by copying."),
     "groups": ("pipelines.cli.groups", "Consumer groups: list, describe, set, delete."),
     "shards": ("pipelines.cli.shards", "Shards: list, split, merge, pause, resume."),
-    "logstores": ("pipelines.cli.project", "Show the logstores that are set up; --refresh finds new ones."),
     "stage": ("pipelines.cli.stage", "Give a logstore its dbt models."),
     "dbt": ("pipelines.cli.dbt", "Run dbt with the environment that its models need."),
     "demo": ("pipelines.cli.demo.program", "Show the whole path, from log lines to a proof."),

@@ -66,7 +66,7 @@ DEATHS_MAX = 5
     "-l",
     "names",
     metavar="NAME[,NAME...]",
-    help="Names that `logstores` lists, with commas.  [default: all of them]",
+    help="Names that `check` lists, with commas.  [default: all of them]",
 )
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=PORT, show_default=True, help="Of the emulator."
