@@ -17,7 +17,8 @@ import dagster as dg
 
 from bench.old_runs import OldRuns
 from chaos.in_dagster import definitions_of
-from pipelines.components.logstore.schedule import hour_key, live_tags
+from pipelines.components.logstore.schedule import live_tags
+from pipelines.landing.hours import hour_text
 from pipelines.landing.logstore import Logstore
 from sls_io.emulator import Emulator, start
 from sls_io.emulator.signing import FAKE_ID, FAKE_SECRET
@@ -73,7 +74,7 @@ def main(days: int, runs_a_day: int) -> None:
         }
         service = {"endpoint": emulator.endpoint, "project": "demo", "logstore": "many"}
         logstore = Logstore.model_validate(
-            {"service": service, "group": "lake", "table": "bronze.many", "start": hour_key(hour - 2)}
+            {"service": service, "group": "lake", "table": "bronze.many", "start": hour_text(hour - 2)}
         )
         home = Path(folder) / "dagster"
         home.mkdir()

@@ -15,7 +15,7 @@ from pathlib import Path
 import dagster as dg
 from dagster._core.storage.event_log import SqliteEventLogStorage
 
-from pipelines.components.logstore.schedule import hour_key
+from pipelines.landing.hours import hour_text
 
 _HOURS_BACK = 12
 SECONDS = 20.0
@@ -57,7 +57,7 @@ class OldRuns:
         return made
 
     def _hours(self, hour: int) -> dict[str, str]:
-        return {hour_key(self._hour - n): hour_key(hour - n) for n in range(_HOURS_BACK)}
+        return {hour_text(self._hour - n): hour_text(hour - n) for n in range(_HOURS_BACK)}
 
 
 def _columns(db: sqlite3.Connection, table: str) -> list[str]:

@@ -79,12 +79,12 @@ def wish_of(options: argparse.Namespace, seed: int, folder: Path) -> Wish:
             claim_s=6, reshape_every_s=8.0,
         )  # fmt: skip
     if options.lane == "dagster":
-        from pipelines.components.logstore.schedule import hour_key
+        from pipelines.landing.hours import hour_text
 
         wish = replace(
             wish, workers=3, kills_per_s=0.06, fated=0.65, house_every_s=4.0, rows_per_s=1000.0,
             restart_every_s=40.0, jump_every_s=60.0,
-            start=hour_key(_behind_s() // HOUR_S), run_s=60, claim_s=12, reshape_every_s=20.0,
+            start=hour_text(_behind_s() // HOUR_S), run_s=60, claim_s=12, reshape_every_s=20.0,
         )  # fmt: skip
     if options.rows_per_s is not None:
         wish = replace(wish, rows_per_s=options.rows_per_s)

@@ -22,7 +22,8 @@ from chaos.line import VARIABLE
 from chaos.site import ENDED, Site
 from chaos.worker import Fate
 from pipelines.cli.demo.sandbox import Sandbox
-from pipelines.components.logstore.schedule import RANGE_END_TAG, RANGE_START_TAG, hour_key, live_tags
+from pipelines.components.logstore.schedule import RANGE_END_TAG, RANGE_START_TAG, live_tags
+from pipelines.landing.hours import hour_text
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError
 from sls_io.values.window import HOUR_S
@@ -88,7 +89,7 @@ class DagsterConductor(Conductor):
         task = self._task("w0")
         if slot == FILL:
             first = max(task.logstore.start_hour, last - self.dice.randrange(3))
-            tags = {RANGE_START_TAG: hour_key(first), RANGE_END_TAG: hour_key(first)}
+            tags = {RANGE_START_TAG: hour_text(first), RANGE_END_TAG: hour_text(first)}
         else:
             tags = live_tags(task.logstore, int(SYSTEM_CLOCK.now()) // HOUR_S)
         run = self.dagster.launch(f"{task.logstore.name}_microbatch", tags)

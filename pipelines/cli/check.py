@@ -1,4 +1,4 @@
-"""`sls-lake check`: every logstore's defs.yaml read as Dagster will read it. Asks no service."""
+"""`sls-lake check`: every logstore that is set up, its settings read as Dagster will. Asks no service."""
 
 import os
 from collections.abc import Collection, Iterator
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 @click.argument("path", required=False, type=click.Path(exists=True, path_type=Path))
 @verb
 def check(output: Output, *, path: Path | None) -> None:
-    """Read every logstore's defs.yaml, or those of PATH, and say what is wrong with it.
+    """Read every logstore's defs.yaml, or those of PATH: its name here, its place in the service, its table
+    and its start, and what is wrong with it.
 
     An endpoint, or an address of leases, whose variable is not set is a note: definitions load without it,
     and say so when something runs. Everything that would keep them from loading is an error, and so is a
@@ -37,49 +38,61 @@ def check(output: Output, *, path: Path | None) -> None:
     if path and not files:
         # Nothing was read, so nothing is right: a path that is misspelt in a job of CI would pass for ever.
         raise ConfigError(f"{path}: no defs.yaml lies there or below it")
-    found, names = [], names_of_all(files)
-    for _, place, attributes in written(files):
-        read = _read(place, attributes, names)
-        found.append(asdict(read))
-        _show(output, read)
-    for place, attributes in examples(files):
-        if (read := _read(place, attributes, {})).wrong:
-            found.append(asdict(read))
-            _show(output, read)
+    names = names_of_all(files)
+    found = sorted((_read(*each, names) for each in written(files)), key=lambda read: read.name)
+    found += [read for each in examples(files) if (read := _read("(any)", *each, {})).wrong]
+    output.table(
+        ["name", "project", "logstore", "table", "start (UTC)", ""],
+        [
+            (*map(escape, (x.name, x.project, x.logstore, x.table, x.start)), "[red]wrong[/]" * bool(x.wrong))
+            for x in found
+        ],
+        less=("start (UTC)", "project"),
+    )
+    for read in found:
+        _say(output, read)
     strange = list(_strangers(defs, {*single_files(files), *project_files(files)}))
     for wrong in strange:
         output.say(f"[red]wrong[/]: {escape(wrong)}")
-    bad = sum(bool(each["wrong"]) for each in found) + len(strange)
+    bad = sum(bool(read.wrong) for read in found) + len(strange)
     output.say(f"{amount(len(found), 'logstore')} read, {bad} wrong")
-    output.result({"logstores": found, "others_wrong": strange, "ok": not bad}, fails=bool(bad))
+    document = {"logstores": [*map(asdict, found)], "others_wrong": strange, "ok": not bad}
+    output.result(document, fails=bool(bad))
 
 
 @dataclass(frozen=True)
 class _Read:
-    """What is said of one logstore: what is `wrong`, variables that are not set, a start `to_come`."""
+    """What is said of one logstore: its `name` here; what its settings name, where they can be read; what is
+    `wrong`, variables that are not set, a start `to_come`."""
 
+    name: str
     path: str
+    project: str = ""
     logstore: str = ""
+    table: str = ""
+    start: str = ""
     wrong: str = ""
     unset: str = ""
     unset_database: str = ""
     to_come: str = ""
 
 
-def _read(place: Path | str, attributes: Any, names: dict[str, Path | str]) -> _Read:
-    """One logstore's file; `names` gets its name, which no other may have."""
+def _read(name: str, place: Path | str, attributes: Any, names: dict[str, Path | str]) -> _Read:
+    """One logstore's file; `names` gets its name in Dagster, which no other may have."""
     from pipelines.landing.environment import filled
     from pipelines.landing.logstore import checked
     from pipelines.landing.projects import one_name
 
-    read = _Read(str(place))
+    read = _Read(name, str(place))
     try:
         if isinstance(attributes, ConfigError):
             raise attributes
         values, unset = filled(attributes, place)
         read = replace(read, unset=unset)
         logstore = checked(values, place)
-        read = replace(read, logstore=logstore.name)
+        service = logstore.service
+        read = replace(read, project=service.project, logstore=service.logstore, table=logstore.table)
+        read = replace(read, start=logstore.start)
         if (error := one_name(logstore.name, place, names)) is not None:
             raise error
         names[logstore.name] = place
@@ -97,7 +110,7 @@ def _read(place: Path | str, attributes: Any, names: dict[str, Path | str]) -> _
     )
 
 
-def _show(output: Output, read: _Read) -> None:
+def _say(output: Output, read: _Read) -> None:
     if read.wrong:
         output.say(f"[red]wrong[/]: {escape(read.wrong)}")
         return

@@ -34,7 +34,7 @@ def logstore_option(function: Callable[..., Any]) -> Callable[..., Any]:
         "name",
         metavar="NAME",
         shell_complete=_names_like,
-        help="A name that `logstores` lists, or a path to a defs.yaml; not needed when there is only one.",
+        help="A name that `check` lists, or a path to a defs.yaml; not needed when there is only one.",
     )(function)
 
 
@@ -105,7 +105,7 @@ def defs_path(name: str | None, root: Path) -> Path:
         path = Path(name)
         if not path.is_file():
             raise ConfigError(
-                f"no file {printable(name)}: give a name that `logstores` lists, or a path to a defs.yaml"
+                f"no file {printable(name)}: give a name that `check` lists, or a path to a defs.yaml"
             )
         return path
     names = dict(sorted(_files(root).items()))
@@ -115,7 +115,7 @@ def defs_path(name: str | None, root: Path) -> Path:
     if not names:
         cure = Call(("new", "NAME"), does="sets one up")
         if project_files(defs_files(root)):
-            cure = Call(("logstores", "--refresh"), harmless=True, does="finds those that the patterns name")
+            cure = Call(("new", "--refresh"), harmless=True, does="finds those that the patterns name")
         raise ConfigError(f"no logstore is set up in {defs_of(root)}", cures=(cure,))
     if name is None and len(names) > 1:
         raise ConfigError(

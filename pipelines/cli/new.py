@@ -2,6 +2,7 @@
 
 Each type is tried over a sample, by the cast that landings use; beside it stands how many do not fit.
 Of a logstore that is set up already nothing is written: its columns are shown beside the sample's.
+`--refresh` sets up what the patterns of a project's settings name.
 """
 
 import os
@@ -13,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.markup import escape
 
+from pipelines.cli.deciding import execute_option
 from pipelines.cli.files.lines import TIME_KEYS
 from pipelines.cli.files.loading import timeless_text
 from pipelines.cli.files.log_files import AUTO, parse_file
@@ -22,6 +25,7 @@ from pipelines.cli.files.packing import Counts
 from pipelines.cli.load import format_option, recognised
 from pipelines.cli.logstores import defs_of, project_root
 from pipelines.cli.output import Output, verb
+from pipelines.cli.project import refresh_all
 from pipelines.landing.defs_file import write_whole
 from pipelines.landing.first_file import NO_COLUMNS, FirstLook, Named, ask, require_answer, text
 from pipelines.landing.logstore import checked
@@ -34,10 +38,11 @@ from sls_io.values.errors import ConfigError, amount, printable
 LOGSTORE = "logstore"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,63}", re.ASCII)
 _ANY_HOUR = "2026-01-01-00:00"
+_BESIDE_REFRESH = frozenset({"refresh", "execute", "as_json", "wide", "debug"})
 
 
 @click.command("new")
-@click.argument("name")
+@click.argument("name", required=False)
 @click.option(
     "--from",
     "source",
@@ -60,11 +65,13 @@ _ANY_HOUR = "2026-01-01-00:00"
 @click.option(
     "--start", default="", help="First receive hour, YYYY-MM-DD-HH:00 UTC.  [default: the oldest log's]"
 )
+@click.option("--refresh", is_flag=True, help="Instead of NAME: ask for new ones that patterns name.")
+@execute_option
 @verb
 def new(
     output: Output,
     *,
-    name: str,
+    name: str | None,
     source: str,
     format_name: str,
     endpoint: str,
@@ -73,28 +80,26 @@ def new(
     group: str,
     table: str,
     start: str,
+    refresh: bool,
+    execute: bool,
 ) -> None:
-    """Write the defs.yaml of the logstore NAME, with columns for the keys of its logs."""
+    """Write the defs.yaml of the logstore NAME, with columns for the keys of its logs.
+
+    --refresh asks the service for new logstores that the patterns of a project's settings name, and
+    --execute keeps them. Nothing is taken out of the list: a logstore that the service does not list any more
+    keeps its table, and is named. Reload Dagster's code location afterwards.
+    """
+    _require_one_way(refresh=refresh, execute=execute)
+    if name is None:
+        refresh_all(output, execute=execute)
+        return
     root = project_root()
     defs, files = defs_of(root), defs_files(root)
     others = {entry[0]: entry for entry in written(files)}
     if name in others:
         _show_beside(output, name, others[name][2], source, format_name)
         return
-    if not _NAME.fullmatch(name):
-        raise ConfigError(f"{printable(name)!r} is no name of a folder: letters, digits, - and _, at most 63")
-    project, _, logstore = place.partition("/")
-    if place and not logstore:
-        raise ConfigError(f"--in {printable(place)}: write PROJECT/LOGSTORE, as the service calls them")
-    asked = Named.of(
-        name,
-        endpoint=endpoint,
-        project=project,
-        logstore=logstore,
-        group=group,
-        table=table,
-        provider=provider,
-    )
+    asked = _named(name, place, endpoint=endpoint, group=group, table=table, provider=provider)
     path = defs / name / "defs.yaml"
     # What is wrong with a name is said before anybody is asked.
     fresh = checked(asked.settings(start or _ANY_HOUR), path).name
@@ -119,6 +124,35 @@ def new(
             "columns": [asdict(key) for key in keys],
         }
     )
+
+
+def _require_one_way(*, refresh: bool, execute: bool) -> None:
+    """That the call is about one logstore, or a refresh and nothing else. Raises UsageError."""
+    if not refresh and execute:
+        raise click.UsageError("--execute keeps what --refresh finds: say --refresh, too")
+    context = click.get_current_context()
+    typed = [
+        parameter.get_error_hint(context)
+        for parameter in context.command.params
+        if context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
+        and parameter.name not in _BESIDE_REFRESH
+    ]
+    if refresh and typed:
+        raise click.UsageError(
+            f"--refresh takes its settings from the project's file: leave out {', '.join(typed)}"
+        )
+    if not refresh and context.params["name"] is None:
+        raise click.UsageError("name a logstore, or say --refresh for those that patterns name")
+
+
+def _named(name: str, place: str, **said: str) -> Named:
+    """The logstore at `place`, PROJECT/LOGSTORE, as its settings name it. Raises ConfigError."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"{printable(name)!r} is no name of a folder: letters, digits, - and _, at most 63")
+    project, _, logstore = place.partition("/")
+    if place and not logstore:
+        raise ConfigError(f"--in {printable(place)}: write PROJECT/LOGSTORE, as the service calls them")
+    return Named.of(name, project=project, logstore=logstore, **said)
 
 
 def write(path: Path, asked: Named, start: str, why: str, keys: Sequence[Suggested], logs: int) -> None:

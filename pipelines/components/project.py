@@ -48,7 +48,7 @@ class SlsProject(dg.Component):
     """The logstores of a project that a pattern names, each as `SlsLogstore` would make it.
 
     The list of them is kept beside this file. The sensor <folder>_logstores_sensor asks the service for new
-    ones and has the code location loaded again; so does `sls-lake logstores --refresh --execute` by hand. No
+    ones and has the code location loaded again; so does `sls-lake new --refresh --execute` by hand. No
     answer of the service takes one away. With `schedule` one run lands them all (`SharedRun`).
     """
 

@@ -43,7 +43,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]")
 CLASH = "of which Dagster would mix up what belongs to them"
 _PATTERN = re.compile(r"(?:[a-z0-9_*?-]|\[!?[a-z0-9_-]+\])+")
 _START = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]{2}:00")
-_REFRESH = Call(("logstores", "--refresh"), harmless=True, does="finds new ones")
+_REFRESH = Call(("new", "--refresh"), harmless=True, does="finds new ones")
 _KEPT_BYTES_MAX = 4 * 1024**2
 ENDINGS = ("sealed", "proof", "maintenance")
 """A logstore `web` has an asset `web_sealed`, and the schedules `web_proof_schedule` and
@@ -201,7 +201,7 @@ def read_kept(folder: Path) -> dict[str, str]:
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ConfigError(
-            f"{path} is not what `logstores --refresh` writes: restore it, or delete it and refresh",
+            f"{path} is not what `new --refresh` writes: restore it, or delete it and refresh",
             cures=(_REFRESH,),
         ) from None
     return dict(sorted(kept.items()))

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from chaos.engine import InProcess
-from pipelines.components.logstore.schedule import hour_key
+from pipelines.landing.hours import hour_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from sls_io.emulator import Emulator, start
@@ -137,7 +137,7 @@ def _world(emulator: Emulator, lake: Lake, name: str, columns: Mapping[str, str]
         emulator,
         name,
         columns=dict(columns),
-        start=hour_key(first),
+        start=hour_text(first),
         schedule=f"0 {(first + HOURS + 12) % 24} * * *",
     )
     return World(emulator, lake, settings, InProcess())

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from pipelines.components.logstore.schedule import hour_key
+from pipelines.landing.hours import hour_text
 from sls_io.values.window import HOUR_S
 from tests import needs
 from tests.browser.person import Person
@@ -61,7 +61,7 @@ def test_a_schedule_and_a_sensor_are_turned_on_by_their_switches(me: Person) -> 
 def test_one_batch_now_shows_hours_plots_and_checks(me: Person, site: Site) -> None:
     me.run_now("access_logs_now")
     hour = site.first_hour + HOURS // 2
-    me.open(f"assets/bronze/access_logs?view=partitions&partition={hour_key(hour)}", "rows with errors")
+    me.open(f"assets/bronze/access_logs?view=partitions&partition={hour_text(hour)}", "rows with errors")
     me.sees(f"Materialized ({HOURS + 1})")
     me.sees(NONE_MISSING)
     rows = me.page.get_by_role("row", name=re.compile("^rows "))
@@ -83,14 +83,14 @@ def test_a_typed_range_with_the_tag_of_a_mode_replaces_hours_in_one_backfill(me:
     first, last = site.first_hour + 2, site.first_hour + 4
     me.materialize(
         "access_logs",
-        f"[{hour_key(first)}...{hour_key(last)}]",
+        f"[{hour_text(first)}...{hour_text(last)}]",
         mode="replace",
         config="ops: {bronze__access_logs: {config: {execute: true}}}",
         picture="backfill",
     )
     me.view()
     me.sees("100% completed")
-    me.open(f"assets/bronze/access_logs?view=partitions&partition={hour_key(last)}", "rows replaced")
+    me.open(f"assets/bronze/access_logs?view=partitions&partition={hour_text(last)}", "rows replaced")
     rows = me.page.get_by_role("row", name=re.compile("^rows replaced "))
     expect(rows.first).to_contain_text(str(rows_of(last)))
     site.worlds["access_logs"].assert_each_log_once()
@@ -114,7 +114,7 @@ def test_a_broken_contract_is_read_from_the_failed_check_and_mended_from_the_pag
     ended = int(site.worlds["shop"].emulator.admin.now()) // HOUR_S
     me.materialize(
         "shop",
-        f"[{hour_key(begun)}...{hour_key(ended)}]",
+        f"[{hour_text(begun)}...{hour_text(ended)}]",
         mode="errors",
         config="ops: {bronze__shop: {config: {execute: true}}}",
     )

@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from pipelines.components.logstore.schedule import hour_key
+from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.state import read_state
 from pipelines.landing.spark.remote import REMOTE_VARIABLE
 from pipelines.landing.spark.session import Engine
@@ -132,7 +132,7 @@ def live_site(folder: Path, logstores: Sequence[str], *, warm: bool) -> Iterator
                 name,
                 service=patient(emulator, name),
                 columns=COLUMNS,
-                start=hour_key(HOUR0),
+                start=hour_text(HOUR0),
                 schedule="* * * * *",
             )
             found[name] = World(emulator, lake, settings, Engine(lake=lake))
@@ -165,4 +165,4 @@ def put_hours(world: World, count: int, rows: int) -> list[str]:
         world.at(hour * HOUR_S + 60.0)
         world.put(rows)
     world.at((first + count) * HOUR_S + 60.0)
-    return [hour_key(hour) for hour in range(first, first + count)]
+    return [hour_text(hour) for hour in range(first, first + count)]

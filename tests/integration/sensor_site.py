@@ -14,7 +14,7 @@ import pytest
 
 from chaos.engine import InProcess
 from chaos.in_dagster import definitions_of
-from pipelines.components.logstore.schedule import hour_key
+from pipelines.landing.hours import hour_text
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from sls_io.emulator import Emulator, start
@@ -126,7 +126,7 @@ class MakeSite:
     def __call__(self, name: str, *, shards: int = 2, **settings: Any) -> Site:
         # The clock of a shared emulator only goes on, to the first minute of an hour.
         self.emulator.admin.set_clock((int(self.emulator.admin.now()) // 3600 + 1) * 3600 + 60.0)
-        begin = hour_key(int(self.emulator.admin.now()) // 3600 - 2)
+        begin = hour_text(int(self.emulator.admin.now()) // 3600 - 2)
         world = World(
             self.emulator, self.lake, logstore_settings(self.emulator, name, start=begin), InProcess()
         )

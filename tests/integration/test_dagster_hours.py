@@ -11,8 +11,9 @@ from dagster._core.storage.partition_status_cache import AssetPartitionStatus
 from pipelines.components.logstore.assets import bronze_key, checkpoint_key, hours_of
 from pipelines.components.logstore.health import check_key
 from pipelines.components.logstore.pruning import prune_op
-from pipelines.components.logstore.schedule import MODE_TAG, hour_key
+from pipelines.components.logstore.schedule import MODE_TAG
 from pipelines.landing.commit.planned import execute
+from pipelines.landing.hours import hour_text
 from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.watch.health import Kind
 from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
@@ -26,14 +27,14 @@ def test_an_hour_that_retention_has_taken_is_red_with_the_reason_and_the_others_
         execute(lake, plan_undo(lake, logstore, client, range(HOUR0, HOUR0 + 2)))
     page.world.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 3600)
     filled = page.run("microbatch", tags=of_hours(HOUR0, HOUR0 + 1))
-    assert not filled.success and f"withdrawn rows of {hour_key(HOUR0)}" in why(filled)
-    assert {hour: m["rows"].value for hour, m in hours(filled).items()} == {hour_key(HOUR0 + 1): 30}
+    assert not filled.success and f"withdrawn rows of {hour_text(HOUR0)}" in why(filled)
+    assert {hour: m["rows"].value for hour, m in hours(filled).items()} == {hour_text(HOUR0 + 1): 30}
     said = [e.user_message for e in page.instance.all_logs(filled.run_id) if "cannot come" in e.user_message]
     assert len(said) == 2, "a sentence a shard"
 
 
 def test_a_part_of_an_hour_is_filled_by_config_and_the_hour_stays_to_be_done(page: Page) -> None:
-    world, hour = page.world, hour_key(HOUR0 + 2)
+    world, hour = page.world, hour_text(HOUR0 + 2)
     for minute in (10, 30, 50):
         world.at(HOUR0_S + 2 * 3600 + 60.0 * minute)
         world.put(10)
@@ -61,7 +62,7 @@ def test_an_hour_shows_the_windows_that_a_landing_pulled_of_it_and_its_run_what_
     page.world.put(10)
     page.world.emulator.admin.advance(3600)
     landed = page.land()
-    shown: Any = hours(landed)[hour_key(HOUR0 + 2)]["windows"].value
+    shown: Any = hours(landed)[hour_text(HOUR0 + 2)]["windows"].value
     assert [column.name for column in shown.schema.columns] == ["shard", "begin", "end", "rows"]
     rows = [record.data for record in shown.records]
     assert {row["shard"] for row in rows} == {0, 1} and sum(row["rows"] for row in rows) == 10
@@ -75,7 +76,9 @@ def test_an_hour_shows_the_windows_that_a_landing_pulled_of_it_and_its_run_what_
 def test_a_refused_replace_is_red_and_leaves_its_hours_as_they_looked(page: Page) -> None:
     page.world.emulator.admin.retain(PROJECT, "access_logs", before_s=HOUR0_S + 3600)
     before = status(page)
-    assert before == dict.fromkeys((hour_key(HOUR0), hour_key(HOUR0 + 1)), AssetPartitionStatus.MATERIALIZED)
+    assert before == dict.fromkeys(
+        (hour_text(HOUR0), hour_text(HOUR0 + 1)), AssetPartitionStatus.MATERIALIZED
+    )
     tags = {MODE_TAG: "replace", **of_hours(HOUR0, HOUR0 + 1)}
     refused = page.run("microbatch", tags=tags, config=EXECUTE)
     assert not refused.success and "retention" in why(refused)
@@ -83,7 +86,7 @@ def test_a_refused_replace_is_red_and_leaves_its_hours_as_they_looked(page: Page
     assert hours(refused) == {}, "a backfill counts what its runs materialize"
     (checked,) = (x for x in refused.get_asset_check_evaluations() if x.check_name == "reconciled")
     assert checked.passed, "what the table holds is looked at, whatever was asked for"
-    newest = dg.AssetRecordsFilter(bronze_key(page.world.logstore), asset_partitions=[hour_key(HOUR0)])
+    newest = dg.AssetRecordsFilter(bronze_key(page.world.logstore), asset_partitions=[hour_text(HOUR0)])
     told = page.instance.fetch_materializations(newest, limit=1).records[0].asset_materialization
     assert told is not None and told.metadata["rows"].value == 20
     assert told.metadata["mode"].value == "as before, replace was refused"
@@ -103,13 +106,13 @@ def test_hours_that_only_a_tag_can_name_end_the_run_with_a_sentence_and_its_cure
     assert "the hours of this run end before they begin" in said and "the other way round" in said
     later = int(SYSTEM_CLOCK.now()) // 3600 + 2
     said = refused(later, later + 1)
-    assert f"{hour_key(later)}..{hour_key(later + 1)} has not begun by this machine's clock" in said
+    assert f"{hour_text(later)}..{hour_text(later + 1)} has not begun by this machine's clock" in said
     assert "--local" in said
 
 
 def status(page: Page) -> dict[str, AssetPartitionStatus | None]:
     """What Dagster shows of the two hours."""
-    keys = [hour_key(HOUR0), hour_key(HOUR0 + 1)]
+    keys = [hour_text(HOUR0), hour_text(HOUR0 + 1)]
     of, bronze = hours_of(page.world.logstore), bronze_key(page.world.logstore)
     return dict(page.instance.get_status_by_partition(bronze, keys, of) or {})
 

@@ -17,13 +17,9 @@ from chaos.engine import InProcess
 from pipelines.components.logstore.assets import checkpoint_key
 from pipelines.components.logstore.health import check_key, last_told
 from pipelines.components.logstore.maintenance import MAINTAINS_TAG
-from pipelines.components.logstore.schedule import (
-    BACKFILL_TAG,
-    CLAIMS_TAG,
-    hour_key,
-    live_tags,
-)
+from pipelines.components.logstore.schedule import BACKFILL_TAG, CLAIMS_TAG, live_tags
 from pipelines.components.logstore.spark import SparkEngine
+from pipelines.landing.hours import hour_text
 from pipelines.landing.recovery.start_over import plan_start_over, start_over
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.watch.health import Kind, Level
@@ -124,8 +120,8 @@ def test_a_row_that_is_gone_makes_the_proof_red_until_the_hour_is_replaced(page:
 
 
 def test_a_proof_asks_the_service_again_on_demand_and_says_how_much(page: Page) -> None:
-    every, first = pulled(page, "all"), pulled(page, hour_key(HOUR0))
-    both = pulled(page, f"{hour_key(HOUR0)}..{hour_key(HOUR0 + 1)}")
+    every, first = pulled(page, "all"), pulled(page, hour_text(HOUR0))
+    both = pulled(page, f"{hour_text(HOUR0)}..{hour_text(HOUR0 + 1)}")
     assert [check(run, "proven").metadata["rows pulled again"].value for run in (every, first, both)] == [
         50,
         20,
@@ -224,7 +220,7 @@ def test_a_run_now_lands_what_is_new_shows_its_hours_and_publishes_without_any_h
     now = page.run("now")
     assert now.success, why(now)
     shown = {hour: m["rows"].value for hour, m in hours(now).items()}
-    assert shown == {hour_key(HOUR0 + 2): 10, hour_key(HOUR0 + 3): 0, hour_key(HOUR0 + 4): 0}
+    assert shown == {hour_text(HOUR0 + 2): 10, hour_text(HOUR0 + 3): 0, hour_text(HOUR0 + 4): 0}
     assert all(check(now, name).passed for name in ("reconciled", "runway", "errors"))
     assert page.world.checkpoints() == {s: e.frontier for s, e in page.world.ledger.shards.items()}
     page.world.assert_each_log_once()
@@ -236,7 +232,7 @@ def test_a_live_run_follows_the_clock_whatever_hours_its_tick_named(page: Page) 
     old = page.run("microbatch", tags=live_tags(page.world.logstore, HOUR0))
     assert old.success, why(old)
     told = {hour: m["rows"].value for hour, m in hours(old).items()}
-    assert told == {hour_key(HOUR0 + 2): 10, hour_key(HOUR0 + 3): 0}, "the hour that is open now, too"
+    assert told == {hour_text(HOUR0 + 2): 10, hour_text(HOUR0 + 3): 0}, "the hour that is open now, too"
     page.world.assert_each_log_once()
 
 
@@ -245,7 +241,7 @@ def test_hours_that_a_gap_went_over_are_not_shown_as_landed(page: Page) -> None:
     page.world.emulator.admin.advance(31 * DAY_S)
     landed = page.run("now")
     assert landed.success and check(landed, "runway").severity is dg.AssetCheckSeverity.ERROR
-    assert set(hours(landed)) == {hour_key(HOUR0 + 2 + 31 * 24)}, "but for the one that is open"
+    assert set(hours(landed)) == {hour_text(HOUR0 + 2 + 31 * 24)}, "but for the one that is open"
 
 
 @pytest.mark.parametrize(
@@ -260,7 +256,7 @@ def test_rows_with_errors_turn_the_check_yellow_then_red_and_it_says_why_and_wha
     page.world.emulator.admin.advance(3600)
     landed = page.run("now")
     assert landed.success and check(landed, "reconciled").passed
-    hour = hour_key(HOUR0 + 2)
+    hour = hour_text(HOUR0 + 2)
     shown = hours(landed)[hour]
     assert (shown["rows with errors"].value, shown["rows with errors (%)"].value) == (
         f"{wrong} of 100",
@@ -358,7 +354,7 @@ def test_a_replace_says_what_it_would_do_until_it_is_told_to(page: Page) -> None
     dry = page.run("rework", hour=HOUR0, config=rework("replace"))
     assert dry.success and hours(dry) == {}
     (plan,) = plans(dry)
-    assert plan.partition == hour_key(HOUR0)
+    assert plan.partition == hour_text(HOUR0)
     assert "`execute: true`" in str(plan.description)
     counted = numbers(plan.metadata)
     assert counted.pop("file bytes in all") > 0
@@ -373,7 +369,7 @@ def test_a_replace_says_what_it_would_do_until_it_is_told_to(page: Page) -> None
 
     done = page.run("rework", hour=HOUR0, config=rework("replace", execute=True))
     assert done.success and check(done, "reconciled").passed
-    metadata = hours(done)[hour_key(HOUR0)]
+    metadata = hours(done)[hour_text(HOUR0)]
     assert (metadata["mode"].value, metadata["rows"].value) == ("replace", 20)
     assert metadata["dagster/partition_row_count"].value == 20
     assert len(before & set(page.world.published())) == 2, "the files of the other hour"
@@ -387,7 +383,7 @@ def test_an_hour_that_is_still_landing_is_replaced_as_far_as_it_has_landed(page:
     page.land()
     before, rows = page.world.ledger, page.world.identities()
     done = page.run("rework", hour=HOUR0 + 2, config=rework("replace", execute=True))
-    assert done.success and numbers(hours(done)[hour_key(HOUR0 + 2)])["rows replaced"] == 10
+    assert done.success and numbers(hours(done)[hour_text(HOUR0 + 2)])["rows replaced"] == 10
     assert page.world.ledger == before and page.world.identities() == rows
     page.world.assert_each_log_once()
     page.world.assert_proved()
@@ -411,7 +407,7 @@ def test_rows_with_errors_are_read_again_and_asking_twice_changes_nothing(page: 
     assert page.world.table.metadata.current_snapshot_id != head, "a new column fills from the kept bytes"
     head = page.world.table.metadata.current_snapshot_id
     again = page.run("rework", hour=HOUR0 + 2, logstore=fixed, config=rework("errors", execute=True))
-    assert again.success and hours(again)[hour_key(HOUR0 + 2)]["files in all"].value == 0
+    assert again.success and hours(again)[hour_text(HOUR0 + 2)]["files in all"].value == 0
     assert page.world.table.metadata.current_snapshot_id == head
     page.world.assert_proved()
 

@@ -14,10 +14,11 @@ from pyiceberg.expressions import EqualTo
 from pipelines.cli.main import EXIT_FAILED, run
 from pipelines.components.logstore.assets import bronze_key, hours_of
 from pipelines.components.logstore.metadata import DATA_VERSION_TAG, UNKNOWN
-from pipelines.components.logstore.schedule import MODE_TAG, hour_key
+from pipelines.components.logstore.schedule import MODE_TAG
 from pipelines.components.logstore.telling import LATE_MAX, versions_told
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.planned import Planned, Tools, execute
+from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.brought import COMMITS_MAX
 from pipelines.landing.ledger.place import look_at
 from pipelines.landing.ledger.values import Deed, Operation
@@ -45,7 +46,7 @@ def catalog(page: Page, monkeypatch: pytest.MonkeyPatch) -> LossyCatalog:
 
 def told(page: Page, hour: int) -> dg.AssetMaterialization:
     """The newest event of an hour."""
-    newest = dg.AssetRecordsFilter(bronze_key(page.world.logstore), asset_partitions=[hour_key(hour)])
+    newest = dg.AssetRecordsFilter(bronze_key(page.world.logstore), asset_partitions=[hour_text(hour)])
     (record,) = page.instance.fetch_materializations(newest, limit=1).records
     assert record.asset_materialization is not None
     return record.asset_materialization
@@ -68,7 +69,7 @@ def test_a_replace_is_told_as_done_although_the_catalog_is_silent_after_its_comm
     catalog.down = False
     head = page.world.table.metadata.current_snapshot_id
     assert not done.success and f"snapshot {head} of bronze.access_logs is committed and stands" in why(done)
-    assert set(hours(done)) == {hour_key(HOUR0), hour_key(HOUR0 + 1)}
+    assert set(hours(done)) == {hour_text(HOUR0), hour_text(HOUR0 + 1)}
     assert told(page, HOUR0).metadata["mode"].value == "replace"
     assert told(page, HOUR0 + 1).metadata["dagster/partition_row_count"].value == 30
     assert version(page, HOUR0) == str(head) != before
@@ -138,7 +139,7 @@ def test_a_maintenance_that_failed_after_a_commit_says_that_the_commit_stands(
 
 def status(page: Page, *hours: int) -> list[AssetPartitionStatus | None]:
     """What Dagster shows of the hours."""
-    keys, of = [hour_key(hour) for hour in hours], hours_of(page.world.logstore)
+    keys, of = [hour_text(hour) for hour in hours], hours_of(page.world.logstore)
     found = page.instance.get_status_by_partition(bronze_key(page.world.logstore), keys, of) or {}
     return [found[key] for key in keys]
 
@@ -158,9 +159,9 @@ def test_hours_of_a_run_that_ended_right_behind_its_commit_are_told_by_the_next(
     assert following.success
     assert status(page, HOUR0 + 2, HOUR0 + 3, HOUR0 + 4) == [AssetPartitionStatus.MATERIALIZED] * 3
     assert {h: m["rows"].value for h, m in hours(following).items()} == {
-        hour_key(HOUR0 + 2): 10,
-        hour_key(HOUR0 + 3): 0,
-        hour_key(HOUR0 + 4): 0,
+        hour_text(HOUR0 + 2): 10,
+        hour_text(HOUR0 + 3): 0,
+        hour_text(HOUR0 + 4): 0,
     }
     assert [version(page, hour) for hour in (HOUR0 + 2, HOUR0 + 3)] == [landed] * 2
     assert hours(page.land()) == {}, "nothing is told twice"
@@ -173,7 +174,7 @@ def test_hours_of_a_replace_that_ended_without_a_word_are_told_as_before(page: P
     tags = {MODE_TAG: "replace", **of_hours(*hours_shown)}
     page.instance.report_run_failed(page.instance.create_run_for_job(job, tags=tags, run_config=EXECUTE))
     assert status(page, *hours_shown) == [AssetPartitionStatus.FAILED] * 2
-    assert set(hours(page.land())) == set(map(hour_key, hours_shown))
+    assert set(hours(page.land())) == set(map(hour_text, hours_shown))
     assert status(page, *hours_shown) == [AssetPartitionStatus.MATERIALIZED] * 2
     shown = told(page, HOUR0)
     assert shown.metadata["mode"].value == "as before, replace ended without a word"
@@ -213,7 +214,7 @@ def test_a_run_tells_so_many_late_hours_and_the_next_one_goes_on(page: Page) -> 
     page.world.land()
     first, second, third = page.land(), page.land(), page.land()
     assert (len(hours(first)), len(hours(second)), len(hours(third))) == (LATE_MAX + 1, 30, 0)
-    assert hour_key(HOUR0 + 2) in hours(first), "those with rows come first"
+    assert hour_text(HOUR0 + 2) in hours(first), "those with rows come first"
 
 
 @pytest.mark.parametrize("mode", ["fill", "errors", "rest"])
@@ -223,7 +224,7 @@ def test_hours_of_a_run_that_had_nothing_to_do_keep_their_version_and_are_not_to
     before = version(page, HOUR0)
     tags = {MODE_TAG: mode, **of_hours(HOUR0, HOUR0 + 1)}
     done = page.run("microbatch", tags=tags, config=EXECUTE if mode != "fill" else {})
-    assert done.success and hour_key(HOUR0) in hours(done)
+    assert done.success and hour_text(HOUR0) in hours(done)
     assert version(page, HOUR0) == before
     assert hours(page.land()) == {}
 
@@ -236,7 +237,7 @@ def test_more_hours_than_a_statement_of_sqlite_takes_are_asked_for_in_parts() ->
 
     hours, bronze = range(HOUR0, HOUR0 + 40_000), dg.AssetKey(["bronze", "quiet"])
     with on_event("connect", stock), new_dagster() as instance:
-        last: Any = {"partition": hour_key(hours[-1]), "tags": {DATA_VERSION_TAG: "7"}}
+        last: Any = {"partition": hour_text(hours[-1]), "tags": {DATA_VERSION_TAG: "7"}}
         instance.report_runless_asset_event(dg.AssetMaterialization(bronze, **last))
         assert versions_told(instance, bronze, hours) == {hours[-1]: "7"}
 
@@ -259,7 +260,7 @@ def test_an_hour_that_was_told_and_whose_rows_have_all_left_is_told_with_none(
 ) -> None:
     assert rows_told(page, HOUR0) == (20, 20)
     emptied(page)
-    assert set(hours(page.land())) == {hour_key(HOUR0)}
+    assert set(hours(page.land())) == {hour_text(HOUR0)}
     assert rows_told(page, HOUR0) == (0, 0)
     assert str(told(page, HOUR0).metadata["told"].value).startswith("late: its rows have left")
     assert version(page, HOUR0) == str(page.world.table.metadata.current_snapshot_id)
@@ -275,7 +276,7 @@ def test_an_hour_that_nobody_was_told_of_and_whose_rows_have_left_is_not_told(pa
     world.land()
     with world.client as client:
         execute(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0 + 3, HOUR0 + 4)))
-    assert set(hours(page.land())) == {hour_key(HOUR0 + hour) for hour in (2, 4, 5)}
+    assert set(hours(page.land())) == {hour_text(HOUR0 + hour) for hour in (2, 4, 5)}
 
 
 def tidy(page: Page, times: int) -> None:
@@ -297,7 +298,7 @@ def test_hours_of_a_run_that_died_are_told_behind_a_maintenance_of_more_commits_
     catalog.down = False
     landed = str(page.world.table.metadata.current_snapshot_id)
     tidy(page, COMMITS_MAX)
-    assert set(hours(page.land())) == {hour_key(HOUR0 + hour) for hour in (2, 3, 4)}
+    assert set(hours(page.land())) == {hour_text(HOUR0 + hour) for hour in (2, 3, 4)}
     assert version(page, HOUR0 + 2) == landed
 
 
@@ -308,7 +309,7 @@ def test_an_hour_of_which_rows_were_forgotten_or_came_back_is_told_with_what_is_
     with world.client as client:
         planned = plan_forget_where(world.lake, world.logstore, client, "n < 5")
         execute(world.lake, planned)
-    assert set(hours(page.land())) == {hour_key(HOUR0)}
+    assert set(hours(page.land())) == {hour_text(HOUR0)}
     assert told(page, HOUR0).metadata["dagster/partition_row_count"].value == 15
     assert version(page, HOUR0) == str(world.table.metadata.current_snapshot_id) != was
     assert hours(page.land()) == {}, "nothing is told twice"
@@ -364,9 +365,9 @@ def test_hours_that_a_rollback_brings_back_are_told(page: Page) -> None:
     assert landed is not None
     with world.client as client:
         execute(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1)))
-    assert set(hours(page.land())) == {hour_key(HOUR0)}
+    assert set(hours(page.land())) == {hour_text(HOUR0)}
     execute(world.lake, plan_rollback(world.lake, world.logstore.table, landed))
-    assert set(hours(page.land())) == {hour_key(HOUR0)}
+    assert set(hours(page.land())) == {hour_text(HOUR0)}
     assert version(page, HOUR0) == str(world.table.metadata.current_snapshot_id)
     assert told(page, HOUR0).metadata["dagster/partition_row_count"].value == 20
 

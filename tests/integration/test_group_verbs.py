@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from pipelines.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
+from pipelines.cli.output import moment
 from pipelines.cli.stores import PLACES
 from sls_io.values.settings import Group
 from sls_io.values.window import cursor_to_wire
@@ -402,19 +403,24 @@ def test_shards_are_listed_with_lineage_and_the_age_of_what_is_kept(filled: Worl
 def test_a_cursor_has_a_time_and_a_time_a_cursor(filled: World, command: Command) -> None:
     stored = cursors_of(filled, 1)
     for cursor in (str(stored[7]), cursor_to_wire(stored[7])):
-        said = command("cursor", "1", "--cursor", cursor)
+        said = command("peek", "1", "--limit", "0", "--cursor", cursor)
+        assert (said["wire"], said["logs"]) == (cursor_to_wire(stored[7]), [])
         assert (said["received_s"], said["cursor"]) == (HOUR0_S + 3660, stored[7])
-    refused = command("cursor", "1", "--cursor", str(stored[-1] + 1))
-    assert refused["code"] == EXIT_USAGE and "is the end" in refused["error"]
-    refused = command("cursor", "1", "--cursor", str(stored[0] - 1))
-    assert refused["code"] == EXIT_USAGE and "is not in the shard" in refused["error"]
+    text = command("peek", "1", "--limit", "0", "--cursor", str(stored[7]), json=False)["text"]
+    assert text == f"from cursor {stored[7]}, received {moment(HOUR0_S + 3660)} (UTC)\n"
+    for end in (("--cursor", str(stored[-1] + 1)), ("--at", "end")):
+        assert command("peek", "1", *end, "--limit", "0")["received_s"] is None
+        text = command("peek", "1", *end, json=False)["text"]
+        assert f"from cursor {stored[-1] + 1}, the end: no log was received then or later" in text
+    for outside in (stored[0] - 1, stored[-1] + 2):
+        refused = command("peek", "1", "--cursor", str(outside))
+        assert refused["code"] == EXIT_USAGE and "is not in the shard" in refused["error"]
     for when, place in ((str(HOUR0_S + 61), 5), ("begin", 0), (str(HOUR0_S + 7200), 10)):
-        assert command("cursor", "1", "--at", when)["cursor"] == stored[place]
-    assert command("cursor", "1", "--at", "end")["cursor"] == stored[-1] + 1
-    assert "no shard 9" in command("cursor", "9", "--at", "begin")["error"]
-    assert command("cursor", "1", "--at", "soon")["code"] == EXIT_USAGE
-    for neither_nor_both in ((), ("--at", "end", "--cursor", "1")):
-        assert "--at, or a cursor" in command("cursor", "1", *neither_nor_both)["error"]
+        assert command("peek", "1", "--limit", "0", "--at", when)["cursor"] == stored[place]
+    assert command("peek", "1", "--at", "end")["cursor"] == stored[-1] + 1
+    assert "no shard 9" in command("peek", "9", "--at", "begin")["error"]
+    assert command("peek", "1", "--at", "soon")["code"] == EXIT_USAGE
+    assert "--at, or a cursor" in command("peek", "1", "--at", "end", "--cursor", "1")["error"]
 
 
 @pytest.mark.parametrize(
@@ -463,8 +469,6 @@ def test_a_few_logs_are_shown_as_the_table_would_show_them(
     assert command("peek", "1", "--cursor", str(stored[14]))["logs"][-1]["cursor"] == stored[14]
     assert len(command("peek", "1", "--at", "begin", "--limit", "1000")["logs"]) == 75
     assert command("peek", "1", "--cursor", str(stored[-1] + 1))["logs"] == []
-    assert command("peek", "1", "--cursor", str(stored[-1] + 2))["code"] == EXIT_FAILED
-    assert "no shard 9" in command("peek", "9")["error"]
     text = command("peek", "1", "--at", "begin", json=False)["text"]
     assert "status=200" in text and "path=/p/" in text
 
@@ -580,5 +584,5 @@ def test_the_call_that_a_dry_run_prints_runs_as_it_stands(
     assert again["code"] == 0, "a spreadsheet program's mark"
     refused = command(*copy_to(REPORT, REPORT))
     assert refused["code"] == EXIT_USAGE and "name another group" in refused["error"]
-    refused = command("cursor", "0", "--cursor", str(2**63))
+    refused = command("peek", "0", "--cursor", str(2**63))
     assert refused["code"] == EXIT_USAGE and "a number below" in refused["error"]

@@ -1,4 +1,4 @@
-"""`sls-lake logstores`: new logstores of a project are found, kept, landed; an outage takes none away."""
+"""`sls-lake new --refresh`: new logstores of a project are found, kept, landed; an outage takes none away."""
 
 import json
 from collections.abc import Callable
@@ -62,11 +62,11 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Ask:
 def test_new_logstores_are_kept_after_a_dry_run_and_land_as_any_other(
     world: World, folder: Path, ask: Ask
 ) -> None:
-    dry = ask("logstores", "--refresh")
+    dry = ask("new", "--refresh")
     assert set(dry["projects"][0]["new"]) == {"shop-orders", "shop-users"}
     assert not (folder / KEPT).exists()
-    assert ask("logstores", "--refresh", "--execute")["code"] == 0
-    there = {row["name"]: row for row in ask("logstores")["logstores"]}
+    assert ask("new", "--refresh", "--execute")["code"] == 0
+    there = {row["name"]: row for row in ask("check")["logstores"]}
     assert {n: r["logstore"] for n, r in there.items()} == {
         "shop_orders": "shop-orders",
         "shop_users": "shop-users",
@@ -80,7 +80,7 @@ def test_new_logstores_are_kept_after_a_dry_run_and_land_as_any_other(
     assert member.land().rows == 7
     assert ask("describe", "-l", "shop_orders")["code"] == 0
     make(world, "shop-carts")
-    again = ask("logstores", "--refresh", "--execute")
+    again = ask("new", "--refresh", "--execute")
     assert list(again["projects"][0]["new"]) == ["shop-carts"]
     assert again["projects"][0]["kept"] == ["shop-orders", "shop-users"]
 
@@ -106,7 +106,7 @@ def test_a_name_that_another_file_has_is_named_and_not_kept(folder: Path, ask: A
     (folder.parent / "mine" / "defs.yaml").write_text(
         "type: pipelines.components.SlsLogstore\nattributes: {table: other.shop_users}\n"
     )
-    refreshed = ask("logstores", "--refresh", "--execute")
+    refreshed = ask("new", "--refresh", "--execute")
     assert refreshed["code"] == 0
     (why,) = refreshed["projects"][0]["refused"].values()
     assert "(shop-users): its table makes it the logstore shop_users, beside what is called" in why
@@ -116,32 +116,49 @@ def test_a_name_that_another_file_has_is_named_and_not_kept(folder: Path, ask: A
 def test_what_the_service_does_not_list_any_more_stays_and_is_named(
     world: World, folder: Path, ask: Ask
 ) -> None:
-    ask("logstores", "--refresh", "--execute")
+    ask("new", "--refresh", "--execute")
     before = (folder / KEPT).read_bytes()
     with world.client as client:
         client.transport.delete_logstore(PROJECT, "shop-users")
-    again = ask("logstores", "--refresh", "--execute")
+    again = ask("new", "--refresh", "--execute")
     assert again["projects"][0]["not_listed"] == ["shop-users"]
     assert (folder / KEPT).read_bytes() == before
 
 
 def test_an_outage_takes_no_logstore_away(world: World, folder: Path, ask: Ask) -> None:
-    ask("logstores", "--refresh", "--execute")
+    ask("new", "--refresh", "--execute")
     before = (folder / KEPT).read_bytes()
     fault = world.emulator.admin.fault("error", call="list_logstores", times=None, status=503)
-    refused = ask("logstores", "--refresh", "--execute")
+    refused = ask("new", "--refresh", "--execute")
     world.emulator.admin.remove(fault)
     assert refused["code"] == EXIT_FAILED
     assert (folder / KEPT).read_bytes() == before
-    assert len(ask("logstores")["logstores"]) == 2, "who reads them asks nobody"
+    assert len(ask("check")["logstores"]) == 2, "who reads them asks nobody"
 
 
 def test_without_a_project_file_the_verb_says_what_there_is_instead(
     world: World, folder: Path, ask: Ask
 ) -> None:
     (folder / "defs.yaml").unlink()
-    refused = ask("logstores", "--refresh")
+    refused = ask("new", "--refresh")
     assert refused["code"] == EXIT_USAGE and "SlsProject" in refused["said"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("shop", "--refresh"), "leave out '[NAME]'"),
+        (("--refresh", "--table", "bronze.shop", "--from", "x.csv"), "leave out '--from', '--table'"),
+        (("shop", "--execute"), "say --refresh, too"),
+        ((), "name a logstore, or say --refresh"),
+    ],
+)
+def test_one_logstore_is_named_or_all_are_asked_for(
+    folder: Path, ask: Ask, words: tuple[str, ...], says: str
+) -> None:
+    refused = ask("new", *words)
+    assert refused["code"] == EXIT_USAGE and says in refused["error"]["message"]
+    assert not (folder / KEPT).exists()
 
 
 def test_settings_are_checked_before_there_is_a_logstore_of_them(folder: Path, ask: Ask) -> None:

@@ -11,13 +11,8 @@ from dagster._core.test_utils import create_run_for_test
 
 from pipelines.components.logstore.assets import bronze_key
 from pipelines.components.logstore.own_sensors import HOURS_MAX, backfill_request, landing_request
-from pipelines.components.logstore.schedule import (
-    CLAIMS_TAG,
-    MODE_TAG,
-    RANGE_END_TAG,
-    RANGE_START_TAG,
-    hour_key,
-)
+from pipelines.components.logstore.schedule import CLAIMS_TAG, MODE_TAG, RANGE_END_TAG, RANGE_START_TAG
+from pipelines.landing.hours import hour_text
 from sls_io.values.errors import ConfigError
 from tests.integration.sensor_site import MakeSite, Site
 
@@ -30,8 +25,8 @@ def snippet(site: Site) -> dict[str, Any]:
     hours = site.world.hours
     for said, meant in {
         "access_logs": site.name,
-        "2026-11-20-07:00": hour_key(hours[1]),
-        "2026-11-20-09:00": hour_key(hours[-1] + 1),
+        "2026-11-20-07:00": hour_text(hours[1]),
+        "2026-11-20-09:00": hour_text(hours[-1] + 1),
     }.items():
         assert said in text
         text = text.replace(said, meant)
@@ -102,7 +97,7 @@ def test_a_time_inside_of_an_hour_means_all_of_it() -> None:
     ],
 )
 def test_hours_that_make_no_sense_are_refused(start: Any, end: Any) -> None:
-    with pytest.raises(ConfigError, match=r"hour|zone"):
+    with pytest.raises(ConfigError, match=r"hour|minute|zone"):
         backfill_request("access_logs", start, end)
 
 

@@ -52,7 +52,7 @@ def open_shards(world: World) -> list[int]:
 def words(world: World, text: str) -> list[str]:
     """The command as it can be typed by now: its shard is the first one that is open."""
     typed = text.split()
-    if typed[0] in ("peek", "cursor"):
+    if typed[0] == "peek":
         typed[1] = str(open_shards(world)[0])
     if typed[:2] in (["shards", "split"], ["shards", "merge"]):
         typed[2] = str(open_shards(world)[0])

@@ -12,18 +12,14 @@ from dagster._core.test_utils import create_run_for_test
 from pipelines.components import SlsLogstore
 from pipelines.components.logstore.assets import bronze_key, checkpoint_key, hours_of, origin_key
 from pipelines.components.logstore.health import OF_TABLE, check_key, last_told
-from pipelines.components.logstore.schedule import (
-    CLAIMS_TAG,
-    MODE_TAG,
-    hour_key,
-    live_request,
-)
+from pipelines.components.logstore.schedule import CLAIMS_TAG, MODE_TAG, live_request
 from pipelines.components.logstore.sensors.demand import demand_lookout
 from pipelines.components.logstore.sensors.sealed import sealed_condition, sealed_key
 from pipelines.components.logstore.sensors.ticks import sensor_of
 from pipelines.components.logstore.sensors.topology import LANDED, OPEN, shards_key
 from pipelines.components.logstore.telling import LATE_MAX
 from pipelines.landing.commit.planned import execute
+from pipelines.landing.hours import hour_text
 from pipelines.landing.operations.pause import plan_pause
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.recovery.adopt import plan_adopt
@@ -244,7 +240,7 @@ def test_an_unset_endpoint_skips_every_tick_but_that_of_health_and_names_the_var
             "service": {"endpoint": "{{ env.SLS_ENDPOINT }}", "project": "demo", "logstore": "access_logs"},
             "group": "lake",
             "table": "bronze.access_logs",
-            "start": hour_key(HOUR0),
+            "start": hour_text(HOUR0),
         }
     )
     defs = component.build_defs(dg.ComponentTree.for_test().load_context)
@@ -407,9 +403,9 @@ def test_an_hour_is_sealed_once_every_shard_has_passed_its_end(make_site: MakeSi
     assert not site.tick("sealed").asset_events, "it is over, and nobody has looked at its end yet"
     site.world.land()
     (event,) = site.tick("sealed").asset_events
-    assert event.partition == hour_key(first) and event.metadata["rows"].value == 20
+    assert event.partition == hour_text(first) and event.metadata["rows"].value == 20
     assert not site.tick("sealed").asset_events
-    assert sealed(site) == [hour_key(first)]
+    assert sealed(site) == [hour_text(first)]
 
 
 def test_hours_are_sealed_in_order_so_many_a_tick_and_once_though_the_daemon_dies(
@@ -424,7 +420,7 @@ def test_hours_are_sealed_in_order_so_many_a_tick_and_once_though_the_daemon_die
     assert not site.tick("sealed").asset_events, "both were told before the cursor was lost"
     while site.tick("sealed").asset_events:
         pass
-    assert sealed(site) == [hour_key(first + n) for n in range(26)], "empty hours are complete, too"
+    assert sealed(site) == [hour_text(first + n) for n in range(26)], "empty hours are complete, too"
     site.cursors.clear()
     while site.tick("sealed").asset_events:
         pass
@@ -442,10 +438,10 @@ def test_a_cursor_that_no_look_can_have_left_skips_no_hour_and_tells_none_from_b
     for told in (2, 3):
         site.cursors["sealed"] = damaged
         site.tick("sealed")
-        assert sealed(site) == [hour_key(first + n) for n in range(told)]
+        assert sealed(site) == [hour_text(first + n) for n in range(told)]
         site.world.land_hours(1)
     site.tick("sealed")
-    assert sealed(site) == [hour_key(first + n) for n in range(4)], "it goes on from there"
+    assert sealed(site) == [hour_text(first + n) for n in range(4)], "it goes on from there"
 
 
 def test_after_a_rollback_no_hour_is_told_twice_and_the_next_one_is_told(make_site: MakeSite) -> None:
@@ -462,7 +458,7 @@ def test_after_a_rollback_no_hour_is_told_twice_and_the_next_one_is_told(make_si
     site.world.land_hours(1)
     while site.tick("sealed").asset_events:
         pass
-    assert sealed(site) == [hour_key(first + n) for n in range(5)]
+    assert sealed(site) == [hour_text(first + n) for n in range(5)]
 
 
 def test_an_hour_with_a_shard_that_nobody_has_landed_yet_is_not_complete(make_site: MakeSite) -> None:
@@ -475,7 +471,7 @@ def test_an_hour_with_a_shard_that_nobody_has_landed_yet_is_not_complete(make_si
     answer = site.tick("sealed")
     assert not answer.asset_events and answer.skip_message.startswith("no further hour is complete: shard 2")
     site.world.land()
-    assert [e.partition for e in site.tick("sealed").asset_events] == [hour_key(hour)]
+    assert [e.partition for e in site.tick("sealed").asset_events] == [hour_text(hour)]
 
 
 def test_nothing_is_sealed_before_the_first_landing(make_site: MakeSite) -> None:
@@ -503,7 +499,7 @@ def test_an_hourly_model_is_asked_for_once_for_each_sealed_hour_also_for_late_on
     asked = dg.evaluate_automation_conditions(
         defs, site.instance, mine, evaluation_time=at + timedelta(minutes=1), cursor=begun.cursor
     )
-    wanted = {hour_key(first + n) for n in range(3)}
+    wanted = {hour_text(first + n) for n in range(3)}
     assert asked.get_requested_partitions(by_hour.key) == wanted
     again = dg.evaluate_automation_conditions(
         defs, site.instance, mine, evaluation_time=at + timedelta(minutes=2), cursor=asked.cursor
@@ -537,7 +533,7 @@ def test_hours_before_the_first_log_are_done_with_no_rows_after_the_first_tick(
 ) -> None:
     site = make_site(f"since_{before}")
     made = int(site.world.emulator.admin.now()) // 3600
-    site.world.logstore = site.world.changed(start=hour_key(made - before))
+    site.world.logstore = site.world.changed(start=hour_text(made - before))
     site.world.put(20)
     site.world.emulator.admin.advance(3600)
     asked = live_request(site.instance, site.logstore)
@@ -545,9 +541,9 @@ def test_hours_before_the_first_log_are_done_with_no_rows_after_the_first_tick(
     assert site.launch(asked, "microbatch").success
     site.world.assert_each_log_once()
     rows = {hour: m["rows"].value for hour, m in site.materialized(bronze_key(site.logstore))}
-    assert (rows.pop(hour_key(made)), rows.pop(hour_key(made + 1))) == (20, 0), "the open hour is told, too"
+    assert (rows.pop(hour_text(made)), rows.pop(hour_text(made + 1))) == (20, 0), "the open hour is told, too"
     told = range(made - before, made)[:LATE_MAX]
-    assert rows == {hour_key(hour): 0 for hour in told} or before > LATE_MAX == len(rows)
+    assert rows == {hour_text(hour): 0 for hour in told} or before > LATE_MAX == len(rows)
     # Nothing is left to be told but the hour that is open.
     assert site.launch(asked, "microbatch").success
     again = len(site.materialized(bronze_key(site.logstore))) - len(rows) - 2
@@ -559,7 +555,7 @@ def test_hours_before_a_history_that_begins_with_what_comes_next_stay_to_be_aske
 ) -> None:
     site = make_site("from_now_on")
     made = int(site.world.emulator.admin.now()) // 3600
-    site.world.logstore = site.world.changed(start=hour_key(made - 3), reset="latest")
+    site.world.logstore = site.world.changed(start=hour_text(made - 3), reset="latest")
     site.world.put(20)
     site.world.emulator.admin.advance(60)
     for said in ("Not proven yet", "20 rows, each once"):
@@ -570,7 +566,7 @@ def test_hours_before_a_history_that_begins_with_what_comes_next_stay_to_be_aske
         site.world.put(20)
         site.world.emulator.admin.advance(3600)
     shown = {hour for hour, _ in site.materialized(bronze_key(site.logstore))}
-    assert hour_key(made) in shown and not {hour_key(made - before) for before in (1, 2, 3)} & shown
+    assert hour_text(made) in shown and not {hour_text(made - before) for before in (1, 2, 3)} & shown
 
 
 def test_hours_that_the_service_had_deleted_before_the_first_landing_are_not_shown_as_landed(
@@ -578,7 +574,7 @@ def test_hours_that_the_service_had_deleted_before_the_first_landing_are_not_sho
 ) -> None:
     site = make_site("begun_late")
     made = int(site.world.emulator.admin.now()) // 3600
-    site.world.logstore = site.world.changed(start=hour_key(made - 60))
+    site.world.logstore = site.world.changed(start=hour_text(made - 60))
     with site.world.client as client:
         client.transport.update_logstore(PROJECT, site.logstore.service.logstore, ttl=1, shard_count=1)
     site.world.emulator.admin.advance(26 * 3600)
@@ -589,4 +585,4 @@ def test_hours_that_the_service_had_deleted_before_the_first_landing_are_not_sho
     assert site.launch(asked, "microbatch").success
     shown = {hour for hour, _ in site.materialized(bronze_key(site.logstore))}
     # Of the hour three after the first a part may be gone: only from the next one on it kept all.
-    assert min(map(str, shown)) == hour_key(made + 4) and hour_key(made + 26) in shown
+    assert min(map(str, shown)) == hour_text(made + 4) and hour_text(made + 26) in shown

@@ -11,8 +11,9 @@ from dagster._core.test_utils import create_run_for_test
 
 from chaos.in_dagster import definitions_of
 from pipelines.components.logstore.health import OF_LOGSTORE
-from pipelines.components.logstore.schedule import CLAIMS_TAG, MODE_TAG, hour_key
+from pipelines.components.logstore.schedule import CLAIMS_TAG, MODE_TAG
 from pipelines.landing.bounds import ON_VARIABLE
+from pipelines.landing.hours import hour_text
 from sls_io.values.errors import SlsError
 from tests.integration.shop_site import (
     CARTS,
@@ -221,8 +222,8 @@ def test_each_hour_is_sealed_once_for_each_logstore_whatever_becomes_of_the_curs
     shop.hours(1, ORDERS)
     shop.until_quiet(SEALED)
     wanted = {
-        ORDERS: [hour_key(HOUR0 + n) for n in range(3)],
-        USERS: [hour_key(HOUR0 + n) for n in range(2)],
+        ORDERS: [hour_text(HOUR0 + n) for n in range(3)],
+        USERS: [hour_text(HOUR0 + n) for n in range(2)],
     }
     assert {name: shop.sealed(name) for name in wanted} == wanted
     shop.cursors.clear()
@@ -230,7 +231,7 @@ def test_each_hour_is_sealed_once_for_each_logstore_whatever_becomes_of_the_curs
     assert {name: shop.sealed(name) for name in wanted} == wanted
     shop.hours(1, USERS)
     shop.until_quiet(SEALED)
-    wanted[USERS] += [hour_key(HOUR0 + n) for n in (2, 3)]
+    wanted[USERS] += [hour_text(HOUR0 + n) for n in (2, 3)]
     assert {name: shop.sealed(name) for name in wanted} == wanted
 
 
@@ -244,7 +245,7 @@ def test_a_day_of_hours_is_caught_up_in_order_though_the_daemon_dies(shop: Watch
     assert told == {"shop_orders_sealed": 24, "shop_users_sealed": 24}
     assert not shop.tick(SEALED).asset_events, "they were told before the cursor was lost"
     shop.until_quiet(SEALED)
-    wanted = [hour_key(HOUR0 + n) for n in range(30)]
+    wanted = [hour_text(HOUR0 + n) for n in range(30)]
     assert shop.sealed(ORDERS) == wanted and shop.sealed(USERS) == wanted
 
 
@@ -310,7 +311,7 @@ def test_a_red_tick_ends_with_the_first_news_of_others(shop: WatchedShop) -> Non
 def test_hours_of_others_are_sealed_while_one_fails_and_its_own_come_later_once(shop: WatchedShop) -> None:
     shop.has(ORDERS, USERS, settings=ON)
     shop.hours(2, ORDERS, USERS)
-    wanted = [hour_key(HOUR0), hour_key(HOUR0 + 1)]
+    wanted = [hour_text(HOUR0), hour_text(HOUR0 + 1)]
     fault = shop.refuses(ORDERS)
     assert touched(shop.tick(SEALED)) == {"shop_users_sealed"}
     assert "shop_orders" in shop.said

@@ -388,7 +388,7 @@ def test_an_emulator_on_a_taken_port_says_so_and_gives_no_advice_for_after(
 def test_a_time_means_the_same_to_each_verb_to_the_settings_and_from_python(text: str, at: int) -> None:
     """Without a zone it is UTC, everywhere: one function reads it."""
     verbs = {name: option for name, option in _times(cli) if option.type.name == "time"}
-    assert {"checkpoints set", "peek", "cursor"} <= verbs.keys()
+    assert {"checkpoints set", "peek"} <= verbs.keys()
     assert {option.type.convert(text, None, None) for option in verbs.values()} == {at}
     assert unix_s(text) == at
     service = {"endpoint": "http://127.0.0.1:9", "project": "demo", "logstore": "orders"}

@@ -28,12 +28,11 @@ from pipelines.components.logstore.schedule import (
     CLAIMS_TAG,
     MODE_TAG,
     PARTITION_TAG,
-    hour_key,
-    hour_of_key,
     live_tags,
 )
 from pipelines.components.logstore.spark import RESOURCE_KEY, SPARK
 from pipelines.components.logstore.telling import News, hour_events
+from pipelines.landing.hours import hour_of, hour_text
 from pipelines.landing.inspection.brought import complete_hours, landed_hours
 from pipelines.landing.inspection.error_rows import HourErrors
 from pipelines.landing.logstore import Logstore
@@ -446,7 +445,7 @@ def test_shares_of_errors_that_make_no_sense_are_refused(errors: dict[str, float
 
 
 def test_hour_keys_go_both_ways() -> None:
-    assert hour_key(hour_of_key("2026-11-20-23:00")) == "2026-11-20-23:00"
+    assert hour_text(hour_of("2026-11-20-23:00")) == "2026-11-20-23:00"
 
 
 def test_a_number_on_the_page_is_zero_only_where_it_is() -> None:

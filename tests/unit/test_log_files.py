@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from pipelines.cli.demo.program import FileRows
+from pipelines.cli.demo.program import file_rows
 from pipelines.cli.files.lines import Log, month_time_s, syslog
 from pipelines.cli.files.log_files import LogFile, count_records, detect, parse_file, recognise
 from pipelines.cli.files.packing import Counts
@@ -188,12 +188,12 @@ def test_a_file_that_cannot_be_unpacked_says_why(body: bytes, words: str, tmp_pa
 def test_the_demo_takes_every_record_of_a_file_once(tmp_path: Path) -> None:
     path = tmp_path / "auth.log"
     path.write_bytes(b"\n".join(AUTH * 4))
-    rows = FileRows(path)
+    rows = file_rows(path)
     assert (rows.first, rows.second) == (10, 2)
     taken = [*rows.logs(range(10), NOW_S), *rows.logs(range(10, 12), NOW_S)]
     assert [log.line for log in taken] == list(range(1, 13))
     assert all("hostname" in said(log) for log in taken)
-    assert {tuple(said(log)) for log in FileRows(path, "text").logs(range(10), NOW_S)} == {("line",)}
+    assert {tuple(said(log)) for log in file_rows(path, "text").logs(range(10), NOW_S)} == {("line",)}
 
 
 @pytest.mark.skipif(not REAL.exists(), reason="needs real log lines: no access log on this machine")

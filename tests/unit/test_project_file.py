@@ -200,7 +200,7 @@ def test_dagster_and_the_command_line_see_the_same_logstores(
     with pytest.raises(ConfigError, match="there are 3 logstores: choose one"):
         logstores.resolve(None)
     (folder / KEPT).write_text(json.dumps({}))
-    with pytest.raises(ConfigError, match="not what `logstores --refresh` writes"):
+    with pytest.raises(ConfigError, match="not what `new --refresh` writes"):
         logstores.resolve("nginx")
 
 

@@ -45,10 +45,18 @@ def scaffold(folder: Path, **flags: str) -> Path:
     return folder / "defs.yaml"
 
 
-def test_a_scaffolded_file_loads_as_it_stands(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scaffolded_file_loads_as_it_stands(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.delenv("SLS_ENDPOINT", raising=False)
     path = scaffold(project / "orders")
+    capsys.readouterr()
+    assert run(["check", "--json"]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)["logstores"]
+    assert (shown["name"], shown["project"], shown["logstore"]) == ("orders", "demo", "orders")
     assert run(["check"]) == 0
+    row = ["orders", "demo", "orders", "bronze.orders", shown["start"]]
+    assert row in [line.split() for line in capsys.readouterr().out.splitlines()]
     monkeypatch.setenv("SLS_ENDPOINT", "http://127.0.0.1:9")
     logstore = load_logstore(path)
     assert (logstore.name, logstore.service.logstore, logstore.table) == ("orders", "orders", "bronze.orders")

@@ -15,9 +15,9 @@ from pipelines.components.logstore.schedule import (
     PARTITION_TAG,
     busy_run,
     decide,
-    hour_of_key,
     microbatch_schedule,
 )
+from pipelines.landing.hours import hour_of
 from pipelines.landing.inspection.brought import oldest_reached_s
 from sls_io.values.claim import Ledger, ShardLedger
 from sls_io.values.clock import SYSTEM_CLOCK
@@ -85,7 +85,7 @@ def test_a_tick_of_days_ago_asks_for_the_hour_that_is_open_now(lake_home: Path) 
     with new_dagster() as instance:
         decision = tick(instance)
     assert isinstance(decision, dg.RunRequest)
-    hour = hour_of_key(decision.tags[PARTITION_TAG])
+    hour = hour_of(decision.tags[PARTITION_TAG])
     assert hour >= int(now_s - logstore().budget.settle_s) // 3600
 
 

@@ -11,13 +11,9 @@ import pytest
 
 from chaos.engine import InProcess
 from chaos.in_dagster import Here, definitions_of
-from pipelines.components.logstore.schedule import (
-    RANGE_END_TAG,
-    RANGE_START_TAG,
-    hour_key,
-    live_tags,
-)
+from pipelines.components.logstore.schedule import RANGE_END_TAG, RANGE_START_TAG, live_tags
 from pipelines.components.logstore.spark import SparkEngine
+from pipelines.landing.hours import hour_text
 from pipelines.landing.logstore import Logstore
 from sls_io.emulator import Emulator
 from tests.worlds.dagster_home import dagster_in
@@ -56,7 +52,7 @@ class Page:
             instance=self.instance,
             tags=tags,
             run_config=config,
-            partition_key=None if hour is None else hour_key(hour),
+            partition_key=None if hour is None else hour_text(hour),
             raise_on_error=False,
         )
 
@@ -73,7 +69,7 @@ def page_mold(tmp_path_factory: pytest.TempPathFactory) -> Mold:
 
     def made(emulator: Emulator, lake_folder: Path) -> World:
         place, lake = lake_folder.parent, make_lake(lake_folder)
-        world = new_world(emulator, lake, InProcess(), start=hour_key(HOUR0))
+        world = new_world(emulator, lake, InProcess(), start=hour_text(HOUR0))
         with _around(world, place) as page:
             page.world.put(20)
             emulator.admin.advance(3600)
@@ -122,4 +118,4 @@ def plans(result: dg.ExecuteInProcessResult) -> list[dg.AssetObservation]:
 
 def of_hours(first: int, last: int) -> dict[str, str]:
     """Tags of a run over these hours, both included."""
-    return {RANGE_START_TAG: hour_key(first), RANGE_END_TAG: hour_key(last)}
+    return {RANGE_START_TAG: hour_text(first), RANGE_END_TAG: hour_text(last)}

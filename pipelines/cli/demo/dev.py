@@ -39,7 +39,7 @@ from pipelines.cli.files.accesslog import KEYS, generated
 from pipelines.cli.files.packing import Packer
 from pipelines.cli.files.sending import put
 from pipelines.cli.load import create
-from pipelines.cli.logstores import defs_of, project_root, resolve_all
+from pipelines.cli.logstores import defs_of, logstore_option, project_root, resolve_all
 from pipelines.cli.output import Output, moment, verb
 from pipelines.landing.bounds import ON_VARIABLE
 from pipelines.landing.logstore import Logstore
@@ -61,16 +61,8 @@ DEATHS_MAX = 5
 
 
 @click.command("dev")
-@click.option(
-    "--logstore",
-    "-l",
-    "names",
-    metavar="NAME[,NAME...]",
-    help="Names that `logstores` lists, with commas.  [default: all of them]",
-)
-@click.option(
-    "--port", type=click.IntRange(1, 65535), default=PORT, show_default=True, help="Of the emulator."
-)
+@logstore_option
+@click.option("--port", type=PORTS, default=PORT, show_default=True, help="Of the emulator.")
 @click.option("--ui-port", type=PORTS, default=UI_PORT, show_default=True, help="Of Dagster's page.")
 @click.option(
     "--rate",
@@ -89,9 +81,12 @@ DEATHS_MAX = 5
 @click.option("--fresh", is_flag=True, help="Remove what an earlier time left in var/dev.")
 @verb
 def dev(
-    output: Output, *, names: str | None, port: int, ui_port: int, rate: int, fresh: bool, warm: bool
+    output: Output, *, name: str | None, port: int, ui_port: int, rate: int, fresh: bool, warm: bool
 ) -> None:
-    """Run emulator, producers, Spark and Dagster's page with schedules and sensors on, until Ctrl-C."""
+    """Run emulator, producers, Spark and Dagster's page with schedules and sensors on, until Ctrl-C.
+
+    Of all logstores of the project, or of those that -l names, with commas.
+    """
     defs_of(project_root())  # where there is no project, nothing is made and no port is spoken of
     # Started in the background of a shell, Ctrl-C's signal is ignored here and in every child:
     # nothing would end. A request to end is taken as Ctrl-C, so that children end with us.
@@ -104,7 +99,7 @@ def dev(
         _refuse_taken(ui_port, "UI_PORT", "--ui-port")
         box.prepare(fresh=fresh)
         box.enter()
-        _run(output, box, _own(resolve_all(names), box), rate)
+        _run(output, box, _own(resolve_all(name), box), rate)
 
 
 def _own(logstores: list[Logstore], box: sandbox.Sandbox) -> list[Logstore]:

@@ -15,9 +15,9 @@ import itertools
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import click
 
@@ -63,60 +63,43 @@ GROUPS_MIN = 40
 UI_PORT = 3000
 
 
-class RowSource(Protocol):
+@dataclass(frozen=True, slots=True)
+class DemoRows:
     """Where the demo's rows come from: `first` of them before the shard split, `second` after it.
 
-    `file` is what they are read from, None for generated ones."""
-
-    @property
-    def file(self) -> LogFile | None: ...
-
-    @property
-    def counts(self) -> Counts: ...
-
-    @property
-    def first(self) -> int: ...
-
-    @property
-    def second(self) -> int: ...
-
-    def logs(self, numbers: range, at_s: float) -> Iterable[Log]:
-        """The rows of these numbers, received at `at_s`; asked for in order, each once."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class GeneratedRows:
-    """Access-log rows of one seed; a fifth of the first comes after the split."""
+    logs    the rows of these numbers, received at that time; asked for in order, each once
+    file    what they are read from, None for generated ones
+    """
 
     first: int
-    counts: Counts = field(default_factory=Counts)
-    file: None = None
+    second: int
+    logs: Callable[[range, float], Iterable[Log]]
+    counts: Counts
+    file: LogFile | None = None
 
-    @property
-    def second(self) -> int:
-        return max(1, self.first // 5)
 
-    def logs(self, numbers: range, at_s: float) -> Iterable[Log]:
+def generated_rows(rows: int) -> DemoRows:
+    """Access-log rows of one seed; a fifth of so many comes after the split."""
+
+    def logs(numbers: range, at_s: float) -> Iterable[Log]:
         return (generated(SEED, number, at_s) for number in numbers)
 
+    return DemoRows(rows, max(1, rows // 5), logs, Counts())
 
-class FileRows:
-    """The lines of a file, the last sixth after the split."""
 
-    def __init__(self, path: Path, format_name: str = AUTO, time_key: str = "") -> None:
-        if not path.is_file():
-            raise ConfigError(f"{path} can be read only once: name a file, its lines are counted first")
-        self.counts = Counts()
-        # The demo changes its working folder.
-        self.file: LogFile = recognised(path.absolute(), format_name, time_key)
-        lines = count_records(self.file)
-        self.second = lines // 6
-        self.first = lines - self.second
-        self._logs = parse_file(self.file, self.counts)
+def file_rows(path: Path, format_name: str = AUTO, time_key: str = "") -> DemoRows:
+    """The lines of a file, the last sixth after the split. Raises ConfigError."""
+    if not path.is_file():
+        raise ConfigError(f"{path} can be read only once: name a file, its lines are counted first")
+    # The demo changes its working folder.
+    file = recognised(path.absolute(), format_name, time_key)
+    counts, lines = Counts(), count_records(file)
+    parsed = parse_file(file, counts)
 
-    def logs(self, numbers: range, at_s: float) -> Iterable[Log]:
-        return itertools.islice(self._logs, len(numbers))
+    def logs(numbers: range, at_s: float) -> Iterable[Log]:
+        return itertools.islice(parsed, len(numbers))
+
+    return DemoRows(lines - lines // 6, lines // 6, logs, counts, file)
 
 
 @click.command("demo")
@@ -151,7 +134,7 @@ def demo(
     if logs is None and (time_key or format_name != AUTO):
         raise click.UsageError("--format and --time-key go with --logs: generated rows have their own")
     require_jars()  # where they miss, nothing is made
-    source: RowSource = FileRows(logs, format_name, time_key) if logs is not None else GeneratedRows(rows)
+    source = file_rows(logs, format_name, time_key) if logs is not None else generated_rows(rows)
     started = SYSTEM_CLOCK.monotonic()
     box = sandbox.Sandbox(home) if home is not None else sandbox.at("demo")
     with box.owned():
@@ -166,7 +149,7 @@ def demo(
         click.get_current_context().exit(EXIT_FAILED)
 
 
-def _play(output: Output, box: sandbox.Sandbox, source: RowSource, *, break_one_file: bool) -> Audit:
+def _play(output: Output, box: sandbox.Sandbox, source: DemoRows, *, break_one_file: bool) -> Audit:
     """All acts in a fresh folder of our own."""
     box.prepare(fresh=True)
     box.enter()
@@ -208,7 +191,7 @@ class Demo:
         logstore: Logstore,
         client: SlsClient,
         admin: Admin,
-        rows: RowSource,
+        rows: DemoRows,
         spark: SparkServer,
         keys: Sequence[Suggested] = (),
     ) -> None:

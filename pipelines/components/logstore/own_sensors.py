@@ -8,21 +8,20 @@ Both ask for what the page would launch, so whatever holds there holds here: one
 backfill that can never move a checkpoint.
 """
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 import dagster as dg
 
 from pipelines.components.logstore.assets import HOURS_PER_RUN_MAX
 from pipelines.components.logstore.schedule import (
     FILL,
-    KEY_FORMAT,
     MODE_TAG,
     RANGE_END_TAG,
     RANGE_START_TAG,
     busy_run,
     held_by,
-    hour_key,
 )
+from pipelines.landing.hours import hour_text, minute_of
 from sls_io.values.errors import ConfigError, amount
 from sls_io.values.window import HOUR_S
 
@@ -54,17 +53,17 @@ def backfill_request(
     first, stop = _hour(start, up=False), _hour(end, up=True)
     if not first < stop <= first + HOURS_MAX:
         raise ConfigError(
-            f"backfill_request for {name}: from {hour_key(first)} to before {hour_key(stop)} are "
+            f"backfill_request for {name}: from {hour_text(first)} to before {hour_text(stop)} are "
             f"{amount(stop - first, 'hour')}; expected 1 to {HOURS_MAX}"
         )
     return [
         dg.RunRequest(
             job_name=f"{name}_microbatch",
-            run_key=f"{key}-{hour_key(at)}" if key else None,
+            run_key=f"{key}-{hour_text(at)}" if key else None,
             asset_selection=[dg.AssetKey(["bronze", name])],
             tags={
-                RANGE_START_TAG: hour_key(at),
-                RANGE_END_TAG: hour_key(min(at + HOURS_PER_RUN_MAX, stop) - 1),
+                RANGE_START_TAG: hour_text(at),
+                RANGE_END_TAG: hour_text(min(at + HOURS_PER_RUN_MAX, stop) - 1),
                 MODE_TAG: FILL,
                 FILLS_TAG: name,
             },
@@ -76,13 +75,9 @@ def backfill_request(
 def _hour(moment: str | datetime, *, up: bool) -> int:
     """Hours since 1970; a time inside of an hour is its begin, or with `up` its end."""
     if isinstance(moment, str):
-        try:
-            at = datetime.strptime(moment, KEY_FORMAT).replace(tzinfo=UTC)
-        except ValueError:
-            raise ConfigError(f"expected an hour such as 2026-11-20-07:00 (UTC), not {moment!r}") from None
+        seconds = minute_of(moment)
     elif moment.tzinfo is None:
         raise ConfigError("backfill_request: a datetime without a zone may mean any hour; give it one")
     else:
-        at = moment
-    seconds = int(at.timestamp())
+        seconds = int(moment.timestamp())
     return -(-seconds // HOUR_S) if up else seconds // HOUR_S

@@ -22,21 +22,12 @@ from collections.abc import Collection, Iterator, Mapping
 import dagster as dg
 
 from pipelines.components.logstore import metadata
-from pipelines.components.logstore.schedule import (
-    ERRORS,
-    MODE_TAG,
-    REPLACE,
-    REST,
-    REWORK,
-    REWORKS,
-    hour_key,
-    hour_of_key,
-)
+from pipelines.components.logstore.schedule import ERRORS, MODE_TAG, REPLACE, REST, REWORK, REWORKS
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.components.logstore.telling import UNKNOWN_HOURS_TAG, UNKNOWN_TAG, hours_tag, versions_told
 from pipelines.landing.commit.planned import Tools
 from pipelines.landing.contents.spread import Spread
-from pipelines.landing.hours import hours_text
+from pipelines.landing.hours import hour_of, hour_text, hours_text
 from pipelines.landing.inspection.brought import oldest_reached_s
 from pipelines.landing.inspection.describe import hour_rows
 from pipelines.landing.logstore import Logstore
@@ -178,7 +169,7 @@ def left_red(
     kept = instance.event_log_storage
     failed = kept.get_latest_asset_partition_materialization_attempts_without_materializations(bronze)
     for partition, (run_id, _) in sorted(failed.items()):
-        hour = hour_of_key(partition)
+        hour = hour_of(partition)
         if run_id in modes and hour not in but:
             told = f"as before, {modes[run_id]} ended without a word"
             yield from _told_last(instance, bronze, range(hour, hour + 1), told, "")
@@ -189,14 +180,14 @@ def _told_last(
 ) -> Iterator[dg.AssetMaterialization]:
     """Their newest events with another mode; with their own data version where `version` is empty."""
     for hour in hours:
-        asked = dg.AssetRecordsFilter(asset_key=bronze, asset_partitions=[hour_key(hour)])
+        asked = dg.AssetRecordsFilter(asset_key=bronze, asset_partitions=[hour_text(hour)])
         records = instance.fetch_materializations(asked, limit=1).records
         told = records[0].asset_materialization if records else None
         if told is not None:
             of_hour = version or (told.tags or {}).get(metadata.DATA_VERSION_TAG)
             yield dg.AssetMaterialization(
                 bronze,
-                partition=hour_key(hour),
+                partition=hour_text(hour),
                 metadata={**told.metadata, "mode": mode},
                 tags={metadata.DATA_VERSION_TAG: of_hour} if of_hour else None,
             )
@@ -216,7 +207,7 @@ def _planned(bronze: dg.AssetKey, shown: Mapping[int, metadata.Metadata], mode: 
     return [
         dg.AssetObservation(
             bronze,
-            partition=hour_key(hour),
+            partition=hour_text(hour),
             description=DRY,
             metadata={"mode": f"{mode}, dry run", **values},
         )
@@ -228,5 +219,5 @@ def _done(
     bronze: dg.AssetKey, hour: int, mode: str, values: metadata.Metadata, tags: Mapping[str, str]
 ) -> dg.AssetMaterialization:
     return dg.AssetMaterialization(
-        bronze, partition=hour_key(hour), metadata={"mode": mode, **values}, tags=dict(tags)
+        bronze, partition=hour_text(hour), metadata={"mode": mode, **values}, tags=dict(tags)
     )

@@ -7,7 +7,6 @@ ticks of days ago, and these ask for the same run.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from datetime import UTC, datetime
 from functools import partial
 from typing import Literal
 
@@ -56,19 +55,9 @@ def checkpoint_of(logstore: str) -> dg.AssetKey:
     return dg.AssetKey(["sls", f"{logstore}_checkpoint"])
 
 
-def hour_key(hour: int) -> str:
-    """Partition key of an hour since 1970-01-01 00:00 UTC."""
-    return datetime.fromtimestamp(hour * HOUR_S, UTC).strftime(KEY_FORMAT)
-
-
-def hour_of_key(key: str) -> int:
-    """The hour since 1970-01-01 00:00 UTC that a partition key names."""
-    return int(datetime.strptime(key, KEY_FORMAT).replace(tzinfo=UTC).timestamp()) // HOUR_S
-
-
 def live_tags(logstore: Logstore, hour: int) -> dict[str, str]:
     """Run tags of a live micro-batch that shows this hour as in progress."""
-    return {PARTITION_TAG: hour_key(hour), **claiming_tags(logstore)}
+    return {PARTITION_TAG: hour_text(hour), **claiming_tags(logstore)}
 
 
 def claiming_tags(logstore: Logstore) -> dict[str, str]:

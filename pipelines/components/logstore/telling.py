@@ -17,7 +17,8 @@ import dagster as dg
 from pyiceberg.table import Table
 
 from pipelines.components.logstore import metadata
-from pipelines.components.logstore.schedule import CLAIMS_TAG, hour_key
+from pipelines.components.logstore.schedule import CLAIMS_TAG
+from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.brought import Brought, brought
 from pipelines.landing.inspection.describe import hour_rows
 from pipelines.landing.inspection.error_rows import HourErrors
@@ -168,7 +169,7 @@ def versions_told(instance: dg.DagsterInstance, bronze: dg.AssetKey, hours: Iter
     Story: a backfill asks for hours that are there, nothing is to do, and its events name no version. The
     next live run would take the hours for such that nobody was told of.
     """
-    keys, tag = {hour_key(hour): hour for hour in hours}, metadata.DATA_VERSION_TAG
+    keys, tag = {hour_text(hour): hour for hour in hours}, metadata.DATA_VERSION_TAG
     asked, found = [*keys], dict[int, str]()
     for at in range(0, len(asked), _ASKED_MAX):
         told = instance.event_log_storage.get_latest_tags_by_partition(
@@ -212,7 +213,7 @@ def hour_events(
             numbers = metadata.late_hour(landed, version, rows_in_table=rows, errors=wrong, emptied=emptied)
         yield dg.AssetMaterialization(
             bronze,
-            partition=hour_key(hour),
+            partition=hour_text(hour),
             metadata={**numbers, **metadata.windows(landed), **((also or {}) if hour == newest else {})},
             tags=metadata.version_tags(news.told.get(hour) if version is None else version),
         )

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from sls_io.values.cures import Call, Cure, Do
 
 PROGRAM = "sls-lake"
-OF_NO_LOGSTORE = frozenset({"check", "dbt", "demo", "dev", "emulator", "init", "logstores", "new"})
+OF_NO_LOGSTORE = frozenset({"check", "dbt", "demo", "dev", "emulator", "init", "new"})
 """First words of the commands that are about no logstore, or about several."""
 
 _LOOKS = "looks for what brings rows back, and names it"

@@ -11,13 +11,8 @@ from typing import Any
 import pytest
 
 from pipelines.components.logstore.assets import HOURS_PER_RUN_MAX
-from pipelines.components.logstore.schedule import (
-    MODE_TAG,
-    RANGE_END_TAG,
-    RANGE_START_TAG,
-    hour_key,
-    hour_of_key,
-)
+from pipelines.components.logstore.schedule import MODE_TAG, RANGE_END_TAG, RANGE_START_TAG
+from pipelines.landing.hours import hour_of, hour_text
 from sls_io.values.window import HOUR_S
 from tests.integration.live_site import BRONZE, Site, live_site, put_hours
 from tests.worlds.command_line import running, settings
@@ -101,7 +96,7 @@ def test_hours_are_replaced_by_the_command_line_in_runs_that_a_live_one_overtake
     run = site.live(name)
     assert site.server.ended(run) == "SUCCESS", site.server.failures(run)
     # Each run of the backfill asks first for the begin of its first hour, and nobody else does.
-    firsts = (hour_of_key(keys[0]), hour_of_key(keys[HOURS_PER_RUN_MAX]))
+    firsts = (hour_of(keys[0]), hour_of(keys[HOURS_PER_RUN_MAX]))
     fault = world.emulator.admin.fault
     faults = [
         fault("hold", call="get_cursor", logstore=name, query={"from": str(hour * HOUR_S)}, times=None)
@@ -192,7 +187,7 @@ def test_a_backfill_that_fails_says_on_the_command_line_what_its_run_says_on_the
         assert site.server.ended(site.live("broken_logs")) == "SUCCESS"
     now_s = int(world.emulator.admin.now())
     world.emulator.admin.retain(PROJECT, "broken_logs", before_s=now_s)
-    running = hour_key(now_s // HOUR_S)
+    running = hour_text(now_s // HOUR_S)
     done = subprocess.run(
         [Path(sys.executable).parent / "sls-lake", *asked, "--from", running],
         env={**os.environ, **site.environment, "DAGSTER_WEBSERVER_URL": site.server.url},

@@ -14,7 +14,8 @@ import pytest
 
 from chaos.engine import InProcess
 from pipelines.components.logstore.assets import HOURS_PER_RUN_MAX
-from pipelines.components.logstore.schedule import BACKFILL_TAG, RANGE_END_TAG, RANGE_START_TAG, hour_key
+from pipelines.components.logstore.schedule import BACKFILL_TAG, RANGE_END_TAG, RANGE_START_TAG
+from pipelines.landing.hours import hour_text
 from sls_io.emulator import start
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.window import HOUR_S
@@ -62,7 +63,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
             emulator,
             NAME,
             service=patient(emulator, NAME),
-            start=hour_key(FIRST),
+            start=hour_text(FIRST),
             schedule="0 0 1 1 *",
         )
         world = World(emulator, lake, logstore, InProcess())
@@ -91,7 +92,7 @@ def test_a_live_run_comes_before_all_that_waits_of_two_weeks(site: Site, tmp_pat
     ]
     (tmp_path / "defs.yaml").write_text(settings(world))
     verb = ["backfill", "--logstore", str(tmp_path / "defs.yaml"), "--json"]
-    hours = ["--from", hour_key(FIRST), "--to", hour_key(FIRST + HOURS - 1)]
+    hours = ["--from", hour_text(FIRST), "--to", hour_text(FIRST + HOURS - 1)]
     with running([*verb, *hours], {**site.environment, "DAGSTER_WEBSERVER_URL": server.url}) as asked:
         (backfill,) = server.wait("one backfill", lambda: asked_for(server))
         waiting = {"STARTED": 2, "QUEUED": RUNS - 2}
@@ -99,7 +100,7 @@ def test_a_live_run_comes_before_all_that_waits_of_two_weeks(site: Site, tmp_pat
         runs = server.runs({BACKFILL_TAG: backfill["id"]})
         spans = sorted((tag(run, RANGE_START_TAG), tag(run, RANGE_END_TAG)) for run in runs)
         assert spans == [
-            (hour_key(hour), hour_key(hour + HOURS_PER_RUN_MAX - 1))
+            (hour_text(hour), hour_text(hour + HOURS_PER_RUN_MAX - 1))
             for hour in range(FIRST, FIRST + HOURS, HOURS_PER_RUN_MAX)
         ]
         world.put(10)

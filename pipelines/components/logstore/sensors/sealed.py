@@ -21,14 +21,14 @@ from contextlib import suppress
 import dagster as dg
 
 from pipelines.components.logstore import metadata
-from pipelines.components.logstore.schedule import hour_key, hour_of_key
 from pipelines.components.logstore.sensors.ticks import Lookout, Sighting, client_of
-from pipelines.landing.hours import hour_text
+from pipelines.landing.hours import hour_of, hour_text
 from pipelines.landing.inspection.describe import hour_rows
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.look import look
 from pipelines.landing.watch.sealed import Sealing, sealing
+from sls_io.values.errors import ConfigError
 
 _EVERY_S = 300
 _HOURS_MAX = 24
@@ -84,14 +84,14 @@ def sealed_lookout(logstore: Logstore, *, unset: str = "") -> Lookout:
         rows = hour_rows(logstore, lake, seen.ledger.origin, found.hours)
         snapshot = str(seen.table.metadata.current_snapshot_id) if seen.table is not None else ""
         events = (
-            dg.AssetMaterialization(key, partition=hour_key(hour), metadata=_shown(rows.get(hour), snapshot))
+            dg.AssetMaterialization(key, partition=hour_text(hour), metadata=_shown(rows.get(hour), snapshot))
             for hour in found.hours
             if hour not in told
         )
         left = f"; {found.more} more at the next ticks" if found.more else ""
         return Sighting(
             f"sealed {hour_text(found.hours[0])}..{hour_text(found.hours[-1])}{left}",
-            json.dumps({"origin": seen.ledger.origin, "next": hour_key(found.hours.stop)}),
+            json.dumps({"origin": seen.ledger.origin, "next": hour_text(found.hours.stop)}),
             events=(*events,),
         )
 
@@ -109,13 +109,13 @@ def _next(cursor: str, origin: str) -> int | None:
     """The first hour that was not told yet; None at the first look at this origin."""
     try:
         kept = json.loads(cursor or "{}")
-        return hour_of_key(kept["next"]) if kept.get("origin") == origin else None
-    except (ValueError, KeyError, TypeError, AttributeError):
+        return hour_of(kept["next"]) if kept.get("origin") == origin else None
+    except (ValueError, ConfigError, KeyError, TypeError, AttributeError):
         return None
 
 
 def _told(instance: dg.DagsterInstance, key: dg.AssetKey, hour: int) -> bool:
-    only = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[hour_key(hour)])
+    only = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[hour_text(hour)])
     return bool(instance.fetch_materializations(only, limit=1).records)
 
 
@@ -123,8 +123,8 @@ def _all_told(instance: dg.DagsterInstance, key: dg.AssetKey) -> frozenset[int]:
     """Every hour that has an event."""
     found = set()
     for partition in instance.get_materialized_partitions(key):
-        with suppress(ValueError):  # whoever reports events may name what is no hour
-            found.add(hour_of_key(partition))
+        with suppress(ConfigError):  # whoever reports events may name what is no hour
+            found.add(hour_of(partition))
     return frozenset(found)
 
 
