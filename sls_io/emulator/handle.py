@@ -7,17 +7,19 @@ Each verb has a connection of its own, since a test may kill the emulator betwee
 import http.client
 import json
 import os
+import runpy
 import selectors
 import signal
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import IO, Any, Self, cast
 from urllib.parse import urlencode
 
 from sls_io.emulator.limits import Limits
@@ -224,7 +226,7 @@ def start(
     if key_pair is not None:
         environment["ALIBABA_CLOUD_ACCESS_KEY_ID"], environment["ALIBABA_CLOUD_ACCESS_KEY_SECRET"] = key_pair
         environment.pop("ALIBABA_CLOUD_SECURITY_TOKEN", None)
-    process = _prepared[0].fork(command, environment) if _prepared else _spawned(command, environment)
+    process = _forked(command, environment) if _prepared else _spawned(command, environment)
     line = _ready_line(process)
     if not line.startswith(_READY):
         process.kill()
@@ -255,88 +257,38 @@ def _spawned(arguments: list[str], environment: Mapping[str, str]) -> subprocess
 
 @contextmanager
 def prepared() -> Iterator[None]:
-    """Inside, `start` forks a process that has loaded the emulator: milliseconds, not half a second."""
-    template = Template()
-    _prepared.append(template)
+    """Inside, `start` forks a process that has loaded the emulator: milliseconds, not half a second.
+
+    It is Python's own fork server, which begins with the first of them. So a program of yours that starts
+    them does that behind `if __name__ == "__main__":`, as with all of multiprocessing.
+    """
+    _prepared.append(True)
     try:
         yield
     finally:
-        _prepared.remove(template)
-        template.end()
-
-
-class Template:
-    """A process that forks emulators (`program.fork_for`); it begins with the first one."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._socket: socket.socket | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def fork(self, arguments: list[str], environment: Mapping[str, str]) -> "Forked":
-        """An emulator with these arguments and variables, in this process's working directory.
-
-        Three pipes of each emulator go over with the request: its input, its output, and where its end is
-        told. Our halves of them are all that this process keeps.
-        """
-        asked = {"arguments": arguments, "environment": dict(environment), "folder": os.getcwd()}
-        stdin, stdout, told = os.pipe(), os.pipe(), os.pipe()
-        theirs = (stdin[0], stdout[1], 2, told[1])
-        try:
-            with self._lock:
-                asking = self._begun()
-                socket.send_fds(asking, [b"+"], theirs)
-                asking.sendall(json.dumps(asked).encode() + b"\n")
-                pid = int(_line(asking))
-        except OSError as error:
-            raise ConfigError("the process that forks emulators has ended") from error
-        finally:
-            for file in (stdin[0], stdout[1], told[1]):
-                os.close(file)
-        return Forked(pid, stdin[1], stdout[0], told[0])
-
-    def end(self) -> None:
-        """End the process; emulators that still run go on until their handle is closed."""
-        if self._socket is not None and self._process is not None:
-            self._socket.close()
-            self._process.wait()
-
-    def _begun(self) -> socket.socket:
-        if self._socket is None:
-            self._socket, theirs = socket.socketpair()
-            with theirs:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", "sls_io.emulator", "--fork-for", str(theirs.fileno())],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    pass_fds=[theirs.fileno()],
-                    start_new_session=True,
-                )
-        return self._socket
+        _prepared.pop()
 
 
 class Forked:
-    """What `Popen` is for a process of our own: one that the template has forked and waits for.
+    """What `Popen` is for a process of our own: one that the fork server has forked and waits for."""
 
-    The template is its parent, so nobody here can wait for it. How it ended comes by a pipe: there is
-    something to read once it has.
+    stdin = None
 
-    Story: the template is killed with everything it has forked. The pipe closes without a word; a handle
-    that waited for a number would wait for ever. So the end of the pipe counts as SIGKILL.
-    """
+    def __init__(self, process: BaseProcess, stdout: IO[str]) -> None:
+        self._process, self.stdout, self.pid = process, stdout, process.pid or 0
 
-    def __init__(self, pid: int, stdin: int, stdout: int, told: int) -> None:
-        self.pid = pid
-        self.returncode: int | None = None
-        self.stdin, self.stdout, self._told = os.fdopen(stdin, "w"), os.fdopen(stdout), os.fdopen(told)
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
 
     def poll(self) -> int | None:
         """The exit status, negative for a signal; None while it runs."""
-        return self._asked(0.0)
+        return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """The exit status, as soon as there is one. TimeoutExpired when that takes longer."""
-        status = self._asked(timeout)
+        self._process.join(timeout)
+        status = self.returncode
         if status is None:
             raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
         return status
@@ -351,29 +303,39 @@ class Forked:
         """SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
-    def _asked(self, timeout_s: float | None) -> int | None:
-        if self.returncode is None:
-            with selectors.DefaultSelector() as selector:
-                selector.register(self._told, selectors.EVENT_READ)
-                if not selector.select(timeout_s):
-                    return None
-            # Nothing is told by a template that was killed itself.
-            self.returncode = int(self._told.readline() or -signal.SIGKILL)
-            self._told.close()
-        return self.returncode
+
+def _forked(arguments: list[str], environment: Mapping[str, str]) -> Forked:
+    """An emulator with these arguments and variables, in this process's working directory."""
+    context = get_context("forkserver")
+    # A `pytest` by its path is loaded anew in each process, unless the server has it.
+    context.set_forkserver_preload(["sls_io.emulator.program", "pytest"])
+    stdout, theirs = os.pipe()
+    # These close what is ours of them; our standard error may be another one each time.
+    with Connection(theirs, readable=False) as output, Connection(os.dup(2), readable=False) as errors:
+        given = arguments, dict(environment), os.getcwd(), output, errors
+        process = context.Process(target=_be, args=given, daemon=True)
+        process.start()
+    return Forked(process, os.fdopen(stdout))
 
 
-def _line(asking: socket.socket) -> bytes:
-    found = b""
-    while not found.endswith(b"\n"):
-        heard = asking.recv(64)
-        if not heard:
-            raise BrokenPipeError("no answer")
-        found += heard
-    return found
+def _be(
+    arguments: list[str], environment: Mapping[str, str], folder: str, output: Connection, errors: Connection
+) -> None:
+    """Become an emulator of its own: session, files, variables, folder. Its input ends with our parent."""
+    os.setsid()
+    asker = parent_process()
+    for place, file in enumerate((asker.sentinel if asker else -1, output.fileno(), errors.fileno())):
+        os.dup2(file, place)
+    output.close()
+    errors.close()
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.argv[1:] = arguments
+    runpy.run_module("sls_io.emulator", run_name="__main__")
 
 
-_prepared: list[Template] = []
+_prepared: list[bool] = []
 
 
 def _ready_line(process: "subprocess.Popen[str] | Forked") -> str:

@@ -7,20 +7,16 @@ and would share the interpreter with the client that is under test.
 
 import argparse
 import errno
-import json
 import logging
 import os
 import resource
-import selectors
 import signal
 import socket
 import sys
 import threading
-import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import uvicorn
 from pydantic import ValidationError
@@ -116,96 +112,6 @@ def serve(
         ReadyServer(config, on_ready).run(sockets=[listener])
     finally:
         service.close()
-
-
-def fork_for(number: int) -> None:
-    """Fork an emulator for each request on the socket with this number, until it is closed.
-
-    A request is a byte with four files (stdin, stdout, stderr, and where the exit status is told), then a
-    line of JSON: arguments, environment, folder. The answer is the process's id.
-
-    One loop waits for both, a request and the end of a child: the signal of an ended child wakes it through a
-    pair of sockets, so no end is missed and nothing polls.
-
-    Story: an emulator takes half a second to import, and each test has one of its own. The process here
-    imports once and never listens; each child is a copy that is ready in milliseconds, with the files,
-    variables and folder of who asked. The child closes what belongs to the parent and to its brothers: a
-    pipe of another emulator's output that it kept open would never end for who reads it.
-    """
-    asking = socket.socket(fileno=number)
-    woken, wakes = socket.socketpair()
-    wakes.setblocking(False)
-    signal.set_wakeup_fd(wakes.fileno())
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    running: dict[int, int] = {}
-    with selectors.DefaultSelector() as selector:
-        selector.register(asking, selectors.EVENT_READ)
-        selector.register(woken, selectors.EVENT_READ)
-        while True:
-            ready = {key.fileobj for key, _ in selector.select()}
-            if woken in ready:
-                woken.recv(4096)
-                _tell_ends(running)
-            if asking in ready:
-                byte, files, _, _ = socket.recv_fds(asking, 1, 4)
-                if not byte:
-                    return
-                with asking.makefile("rb") as line:
-                    asked = json.loads(line.readline())
-                pid = os.fork()
-                if pid == 0:
-                    signal.set_wakeup_fd(-1)
-                    for one in (asking, woken, wakes, selector):
-                        one.close()
-                    _be(asked, files, running)
-                for file in files[:3]:
-                    os.close(file)
-                running[pid] = files[3]
-                asking.sendall(b"%d\n" % pid)
-
-
-def _tell_ends(running: dict[int, int]) -> None:
-    """Write down how those ended that have.
-
-    Whoever asked for the emulator is not its parent and cannot wait for it, so its status is written into a
-    pipe. A reader that is gone is no error.
-    """
-    while running:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if not pid:
-            return
-        told = running.pop(pid)
-        with suppress(BrokenPipeError):
-            os.write(told, b"%d\n" % os.waitstatus_to_exitcode(status))
-        os.close(told)
-
-
-def _be(asked: dict[str, Any], files: list[int], others: dict[int, int]) -> NoReturn:
-    """Become an emulator of its own: session, files, variables, folder; and end as one.
-
-    Whatever happens, it ends here: a child that came back from this would go on as the parent does.
-    """
-    status = 1
-    try:
-        os.setsid()
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for place, file in enumerate(files[:3]):
-            os.dup2(file, place)
-        for file in (*files, *others.values()):
-            os.close(file)
-        os.environ.clear()
-        os.environ.update(asked["environment"])
-        os.chdir(asked["folder"])
-        status = run(asked["arguments"])
-    except SystemExit as ended:
-        status = ended.code if isinstance(ended.code, int) else 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        with suppress(OSError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(status)
 
 
 def dispatch(service: LogService) -> Any:

@@ -6,58 +6,19 @@ What was acknowledged never vanishes unsaid, and nothing that was written is des
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from sls_io.emulator.storage.journal import SegmentJournal
 from sls_io.emulator.storage.segment import FILE_HEAD_BYTES
-from sls_io.emulator.storage.store import Store, StoredLogstore
 from sls_io.values.errors import ConfigError
+from tests.unit import journal_book
+from tests.unit.journal_book import NOW
 
-NOW = 1_790_000_000.0
-SEGMENT_BYTES = 4096
+Book = partial(journal_book.Book, segment_bytes_max=4096)
+"""Of small segments."""
 GROUPS, TRIMMED = 40, 16
-
-
-class Book:
-    """A store on a folder of small segments, and what it holds."""
-
-    def __init__(self, folder: Path, *, salvage: bool = False) -> None:
-        self.store = Store(numbered=True)
-        self.journal = SegmentJournal(
-            folder, self.store, NOW, segment_bytes_max=SEGMENT_BYTES, salvage=salvage
-        )
-
-    def __enter__(self) -> "Book":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.journal.close()
-
-    @property
-    def logstore(self) -> StoredLogstore:
-        return self.store.logstore("demo", "logs")
-
-    def put(self, shard: int, content: bytes) -> None:
-        log = self.logstore.shards[shard]
-        place = self.journal.append(self.logstore.uid, shard, log.next, int(NOW), content)
-        log.append(place, len(content), NOW)
-
-    def commit(self) -> None:
-        self.journal.write(self.store.changes)
-        self.store.changes.clear()
-        self.journal.release(self.store.released)
-        self.store.released.clear()
-
-    def groups(self) -> set[bytes]:
-        if ("demo", "logs") not in self.store.logstores:
-            return set()
-        return {
-            self.journal.read([place], [size])
-            for log in self.logstore.shards.values()
-            for _, _, place, size in log.entries()
-        }
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +26,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[bytes]]:
     """A folder of several segments, one of them deleted by retention, and the LogGroups in it."""
     folder = tmp_path_factory.mktemp("good")
     with Book(folder) as book:
-        book.store.create_project("demo", {}, NOW)
-        book.store.create_logstore("demo", "logs", 30, 2, {}, NOW)
-        book.commit()
+        book.create()
         for i in range(GROUPS):
             book.put(0 if i < TRIMMED else 1, b"%04d" % i * (50 + i * 7))
         shard = book.logstore.shards[0]

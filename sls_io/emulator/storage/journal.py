@@ -19,7 +19,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from sls_io.emulator.storage.salvage import salvage as salvaged
 from sls_io.emulator.storage.segment import (
@@ -56,55 +56,35 @@ _CURE = (
 )
 
 
-class Journal(Protocol):
-    """What the edge needs: append, read back, let go. `notes`: what was cut, moved or lost at start."""
+class Journal:
+    """What the edge needs: append, read back, let go. This one is for an emulator without a data folder: it
+    keeps LogGroups only while somebody holds their place, which is the bytes themselves.
 
-    notes: list[str]
-
-    def append(self, uid: int, shard: int, cursor: int, second: int, framed: bytes) -> Place:
-        """Keep one framed LogGroup; returns where it is."""
-        ...
-
-    def write(self, changes: list[Change]) -> None:
-        """Keep changes."""
-        ...
-
-    def read(self, places: Sequence[Place], sizes: Sequence[int]) -> bytes:
-        """The framed LogGroups, joined: a LogGroupList."""
-        ...
-
-    def release(self, places: Sequence[Place]) -> None:
-        """These LogGroups are gone; space may be given back."""
-        ...
-
-    def close(self) -> None:
-        """Nothing more will be written."""
-        ...
-
-
-class MemoryJournal:
-    """Keeps LogGroups only while somebody holds their place, which is the bytes themselves."""
+    `notes`: what was cut, moved or lost at start.
+    """
 
     def __init__(self) -> None:
         self.notes: list[str] = []
 
     def append(self, uid: int, shard: int, cursor: int, second: int, framed: bytes) -> Place:
+        """Keep one framed LogGroup; returns where it is."""
         return framed
 
     def write(self, changes: list[Change]) -> None:
-        pass
+        """Keep changes."""
 
     def read(self, places: Sequence[Place], sizes: Sequence[int]) -> bytes:
+        """The framed LogGroups, joined: a LogGroupList."""
         return b"".join(places)
 
     def release(self, places: Sequence[Place]) -> None:
-        pass
+        """These LogGroups are gone; space may be given back."""
 
     def close(self) -> None:
-        pass
+        """Nothing more will be written."""
 
 
-class SegmentJournal:
+class SegmentJournal(Journal):
     """Append-only segment files in `folder`. A place is `segment << 40 | offset of the bytes`.
 
     A place is one number, so that a shard's index is an array: 40 bits for the offset in a segment, 22 for
@@ -119,15 +99,15 @@ class SegmentJournal:
         self, folder: Path, store: Store, now: float, *, segment_bytes_max: int = SEGMENT_BYTES_MAX,
         salvage: bool = False,
     ) -> None:  # fmt: skip
+        super().__init__()
         self.folder = folder
         self.segment_bytes_max = segment_bytes_max
-        self.notes: list[str] = []
         self._store = store
         self._files: dict[int, int] = {}
         self._live: dict[int, int] = {}
-        self._list = -1
-        self._lock = self._locked()
+        self._list = self._lock = -1
         try:
+            self._lock = self._locked()
             if salvage:
                 self.notes += salvaged(folder)
             self._ends = self._known()
@@ -180,13 +160,8 @@ class SegmentJournal:
         self._list = self._lock = -1
 
     def _locked(self) -> int:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise ConfigError(
-                f"data folder {self.folder}: {error.strerror}; name one that can be written"
-            ) from error
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -422,4 +397,4 @@ def _write(file: int, at: int, parts: Sequence[bytes]) -> int:
 
 def open_journal(data: Path | None, store: Store, now: float, **limits: Any) -> Journal:
     """In memory without `data`; else the folder's segments, replayed into `store`."""
-    return MemoryJournal() if data is None else SegmentJournal(data, store, now, **limits)
+    return Journal() if data is None else SegmentJournal(data, store, now, **limits)
