@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 
+from pipelines.landing.contents.cells import rows_by_hour
 from pipelines.landing.coordinators import standing_if_there
 from pipelines.landing.inspection.upcoming import upcoming
 from pipelines.landing.ledger.barred import bars_of
@@ -23,7 +24,6 @@ from pipelines.landing.ledger.left import rates_of
 from pipelines.landing.ledger.newest_landing import check_adds_up
 from pipelines.landing.ledger.pinned import check_named
 from pipelines.landing.ledger.place import landable
-from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.start import (
     begun,
     check_origin,
@@ -39,7 +39,7 @@ from pipelines.landing.ledger.state import ancestry, facts, read_state
 from pipelines.landing.ledger.summary import windows_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import Backlog, PlanReport, gap_lines, readable_lines, suspect_lines
-from pipelines.landing.table.contract import hour_place, rows_of
+from pipelines.landing.table.contract import rows_of
 from pipelines.landing.table.lake import Lake
 from sls_io.planning.plan import plan_fill
 from sls_io.planning.survey import survey_hours
@@ -216,19 +216,10 @@ def hour_rows(logstore: Logstore, lake: Lake, origin: str, hours: Collection[int
     would look like an hour of few.
     """
     table = lake.load(logstore.table)
-    found = dict.fromkeys(hours, 0)
     if table is None or not hours:
-        return found
-    among = rows_of(origin, range(min(hours), max(hours) + 1))
-    places = {number: hour_place(spec, table.schema()) for number, spec in table.specs().items()}
-    for task in tasks_of(table, table.scan(row_filter=among)):
-        place = places[task.file.spec_id]
-        if place is None:
-            return {}
-        hour = int(task.file.partition[place])
-        if hour in found:
-            found[hour] += task.file.record_count
-    return found
+        return dict.fromkeys(hours, 0)
+    there = rows_by_hour(table, rows_of(origin, range(min(hours), max(hours) + 1)))
+    return {} if None in there else {hour: there[hour] for hour in hours}
 
 
 def describe(
