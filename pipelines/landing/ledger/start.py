@@ -294,15 +294,21 @@ def check_origin(state: TableState, origin: Origin, table: str) -> Origin:
                 commands.RELABEL.plus(does="gives the table the region of the settings"),
             ),
         )
-    for name, text in state.origins.items():
-        if text.rpartition("@")[0] == origin_text(origin).rpartition("@")[0]:
-            raise LedgerBroken(
-                f"logstore {origin.logstore} was deleted and created again since it was landed in {table} "
-                f"(known as {name}, now {origin.id})",
-                cures=(commands.ADOPT,),
-                kind=Breach.UNEXPLAINED,
-            )
+    for name in namesakes(state, origin):
+        raise LedgerBroken(
+            f"logstore {origin.logstore} was deleted and created again since it was landed in {table} "
+            f"(known as {name}, now {origin.id})",
+            cures=(commands.ADOPT,),
+            kind=Breach.UNEXPLAINED,
+        )
     return found
+
+
+def namesakes(state: TableState, origin: Origin) -> dict[str, str]:
+    """The origins of the table, with their texts, that are this logstore, whenever it was made: deleted and
+    made again, it is another origin."""
+    name = origin_text(origin).rpartition("@")[0]
+    return {other: text for other, text in sorted(state.origins.items()) if text.rpartition("@")[0] == name}
 
 
 def check_same_logstore(logstore: Logstore, state: TableState, clock: Clock) -> None:

@@ -39,7 +39,7 @@ from pipelines.landing.ledger.fence import lowered
 from pipelines.landing.ledger.newest_landing import expired_landing
 from pipelines.landing.ledger.place import Place, Trust, look
 from pipelines.landing.ledger.reading import live_rows
-from pipelines.landing.ledger.start import check_beside, check_origin, origin_text
+from pipelines.landing.ledger.start import check_beside, check_origin, namesakes, origin_text
 from pipelines.landing.ledger.state import (
     TableState,
     ancestry,
@@ -366,9 +366,7 @@ def _joined(adopted: Adopted, before: Adopted, origin: str) -> Adopted:
 
 def _remade(state: TableState, origin: Origin) -> dict[str, str]:
     """Origins, with their texts, that were this logstore before it was deleted and made again."""
-    name = origin_text(origin).rpartition("@")[0]
-    same = sorted((o, text) for o, text in state.origins.items() if text.rpartition("@")[0] == name)
-    return {other: text for other, text in same if other != origin.id}
+    return {other: text for other, text in namesakes(state, origin).items() if other != origin.id}
 
 
 def _former(state: TableState, origin: Origin, proven: Collection[str]) -> tuple[str, ...]:
