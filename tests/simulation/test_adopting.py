@@ -61,12 +61,12 @@ class Doubt:
             for at, rows in self.known.items()
         ]
         newest = adopt._newest(cast(Any, pasts))
-        ledgers = {"o": newest["o"].ledger} if self.tagged and not self.damaged else {}
+        ledgers = {"o": newest["o"].ledgers["o"]} if self.tagged and not self.damaged else {}
         state = TableState("", 9, 2 if self.tagged else None, 0, 0, 0, ledgers, {"o": "r/p/l@1"})
         state = replace(state, forgotten=REMOVED if self.removed else Forgotten())
         cells = tuple(Cell("o", 0, 0, 1, 2**row, row, row) for row in [*self.rows, *([0] * self.twice)])
         counted = Counted({("file", frozenset()): cells}, {KEY: int(self.twice)})
-        tallies = {("o", shard): there for shard, there in counted.shards(newest["o"].ledger).items()}
+        tallies = {("o", shard): there for shard, there in counted.shards(newest["o"].ledgers["o"]).items()}
         lost = (LostFile("o", "folder/gone", self.lost, range(1)),) * bool(self.lost)
         origin = SimpleNamespace(id="o", region="r", project="p", logstore="l", created_s=1)
         table = SimpleNamespace(metadata=SimpleNamespace(snapshots=[]))  # no landing can be gone back to

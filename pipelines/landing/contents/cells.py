@@ -27,14 +27,14 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue, EqualTo
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression, EqualTo
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import prune_columns
 from pyiceberg.table import FileScanTask, Table
 
 from pipelines.landing.contents.spread import Portion, bytes_of, each_file, over, unless_wrong
 from pipelines.landing.contents.stretches import Stretch, joined, overlaps, stretches_of
-from pipelines.landing.ledger.reading import Unreadable, batches_of
+from pipelines.landing.ledger.reading import Unreadable, batches_of, tasks_of
 from pipelines.landing.ledger.values import Count, Key
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import hour_place, origin_place
@@ -427,6 +427,15 @@ def partition_origin(table: Table, file: DataFile) -> str | None:
     """The logstore whose rows a file holds as its partition says; None where that says nothing."""
     at = origin_place(table.specs()[file.spec_id], table.schema())
     return None if at is None else str(file.partition[at])
+
+
+def rows_by_hour(table: Table, among: BooleanExpression) -> Counter[int | None]:
+    """Receive hour -> rows of the files that may hold rows `among`, from manifests alone; under None those of
+    files whose partition does not say it. Raises as `reading.py` does."""
+    found = Counter[int | None]()
+    for task in tasks_of(table, table.scan(row_filter=among)):
+        found[partition_hour(table, task.file)] += task.file.record_count
+    return found
 
 
 def origin_and_hour(table: Table, file: DataFile) -> tuple[str, int] | None:

@@ -21,7 +21,6 @@ from pipelines.landing.ledger.values import Forgotten, Key
 from pipelines.landing.ledger.ways_back import PastLanding
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import commands
-from sls_io.values.claim import Ledger
 from sls_io.values.errors import ConfigError, amount
 from sls_io.values.shard import Head
 from sls_io.values.window import HOUR_S, Cursor
@@ -32,16 +31,9 @@ At = int | Literal["begin", "latest", "rows"]
 
 
 @dataclass(frozen=True)
-class Newest:
-    """The newest ledger of an origin that can be read, and the landing that says so."""
-
-    past: PastLanding
-    ledger: Ledger
-
-
-@dataclass(frozen=True)
 class Floors:
-    """Below which cursor no shard starts, since what was removed for good would land again.
+    """Below which cursor no shard starts, since what was removed for good would land again. `newest`: the
+    newest landing whose ledger of the origin can be read.
 
     Story: the last rows of a shard are forgotten, the tag goes, somebody adopts. Right behind the last row
     that is left begin the very logs that were removed. All of them are in hours that are remembered, and
@@ -50,7 +42,7 @@ class Floors:
 
     client: SlsClient
     forgotten: Forgotten
-    newest: Newest | None
+    newest: PastLanding | None
 
     def of(self, origin: str, shard: int) -> Cursor:
         """The lowest start of one shard.
@@ -67,8 +59,8 @@ class Floors:
         if not gone.rows:
             return lowest
         after = self.client.cursor_at(shard, gone.hours.pairs[-1][1] * HOUR_S)
-        if self.newest is not None and self.newest.past.removed == self.forgotten:
-            entry = self.newest.ledger.shards.get(shard)
+        if self.newest is not None and self.newest.removed == self.forgotten:
+            entry = self.newest.ledgers[origin].shards.get(shard)
             landed = [min(end, after) for begin, end in entry.landed if begin < after] if entry else []
             after = min(after, Cursor(max([entry.start if entry else 0, *landed])))
         return max(lowest, after)

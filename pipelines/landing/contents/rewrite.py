@@ -23,23 +23,24 @@ from pipelines.landing.ledger.reading import batches_of, tasks_of
 from pipelines.landing.table.bounded_scan import BoundedScan
 from pipelines.landing.table.contract import arrow_schema
 from pipelines.landing.table.new_file import NewFile
-from pipelines.landing.table.trouble import storage_trouble
-from sls_io.values.errors import LandingConflict, TransportError
+from pipelines.landing.table.object_store import one_after_another
+from sls_io.values.errors import LandingConflict
 
 Result = TypeVar("Result")
 
 
 def read(
-    table: Table, task: FileScanTask, schema: Schema, row_filter: BooleanExpression | None = None
+    table: Table, tasks: Sequence[FileScanTask], schema: Schema, row_filter: BooleanExpression | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file that are live (row-level deletes applied), in the columns of `schema`.
+    """The rows of these files that are live (row-level deletes applied), in the columns of `schema`.
 
     Raises as `reading.py` does.
     """
     wanted = arrow_schema(schema)
     reader = BoundedScan(table.metadata, table.io, schema, row_filter or AlwaysTrue())
-    for batch in batches_of(table, reader, task):
-        yield batch.select(wanted.names).cast(wanted)
+    for task in one_after_another(table.io, tasks):
+        for batch in batches_of(table, reader, task):
+            yield batch.select(wanted.names).cast(wanted)
 
 
 def write(
@@ -50,16 +51,10 @@ def write(
     Raises TransportError when the storage does not take it; nothing was changed then.
     """
     new = NewFile(table, schema, task.file, f"{origin}/rewritten")
-    try:
+    with new.begun():
         for batch in batches:
             new.add(batch)
         return new.close()
-    except BaseException as error:
-        new.abandon()
-        if isinstance(error, OSError):
-            trouble = storage_trouble(table.location(), error)
-            raise TransportError(f"{trouble}; nothing was changed") from error
-        raise
 
 
 def each(

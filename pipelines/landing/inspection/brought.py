@@ -17,7 +17,7 @@ from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.newest_landing import added_entries
 from pipelines.landing.ledger.reading import entries_in, manifests_of
 from pipelines.landing.ledger.state import ancestry
-from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
+from pipelines.landing.ledger.summary import deed_in, is_landing, summary_of, windows_of
 from pipelines.landing.ledger.values import Landed
 from sls_io.values.claim import Ledger
 from sls_io.values.errors import LedgerBroken, SlsError
@@ -72,7 +72,7 @@ def brought(table: Table, origin: str, since: int | None = None) -> Iterator[Bro
             (found for n in range(at + 1, len(snapshots)) if (found := ledger(n)) is not None), None
         )
         windows = _windows(snapshot, origin)
-        plain = is_landing(snapshot) and not _deed(snapshot)  # it only adds, and its windows say what
+        plain = is_landing(snapshot) and deed_in(snapshot) is None  # it only adds, and its windows say what
         changed = set[int]() if plain else _changed(table, snapshot, origin)
         hours = changed | set(windows)
         if plain and now is not None and before is not None and _gaps(now) <= _gaps(before):
@@ -138,15 +138,11 @@ def _windows(snapshot: Snapshot, origin: str) -> dict[int, tuple[Landed, ...]]:
     return hours
 
 
-def _deed(snapshot: Snapshot) -> str:
-    return summary_of(snapshot).get(codec.VERB_KEY, "")
-
-
 def _same_rows(snapshot: Snapshot) -> bool:
     """Whether a commit says that all rows are what they were: files or manifests written anew, or a verb that
     appended nothing. A landing appends nothing, too, where it passes empty hours."""
     done = snapshot.summary.operation if snapshot.summary is not None else Operation.OVERWRITE
-    return done is Operation.REPLACE or (done is Operation.APPEND and bool(_deed(snapshot)))
+    return done is Operation.REPLACE or (done is Operation.APPEND and deed_in(snapshot) is not None)
 
 
 def _changed(table: Table, snapshot: Snapshot, origin: str) -> set[int]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 
+from pipelines.landing.contents.cells import rows_by_hour
 from pipelines.landing.coordinators import standing_if_there
 from pipelines.landing.inspection.upcoming import upcoming
 from pipelines.landing.ledger.barred import bars_of
@@ -23,23 +24,21 @@ from pipelines.landing.ledger.left import rates_of
 from pipelines.landing.ledger.newest_landing import check_adds_up
 from pipelines.landing.ledger.pinned import check_named
 from pipelines.landing.ledger.place import landable
-from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.start import (
     begun,
-    check_origin,
     check_reset,
     fill_only,
-    find_table,
     known,
     leased_as,
     lowered,
+    table_and_ledger,
     unknown_beside,
 )
-from pipelines.landing.ledger.state import ancestry, facts, read_state
+from pipelines.landing.ledger.state import ancestry, facts
 from pipelines.landing.ledger.summary import windows_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import Backlog, PlanReport, gap_lines, readable_lines, suspect_lines
-from pipelines.landing.table.contract import hour_place, rows_of
+from pipelines.landing.table.contract import rows_of
 from pipelines.landing.table.lake import Lake
 from sls_io.planning.plan import plan_fill
 from sls_io.planning.survey import survey_hours
@@ -105,17 +104,8 @@ class ShardView:
 
 
 def read_ledger(logstore: Logstore, lake: Lake, client: SlsClient) -> Ledger:
-    """The proven ledger of the logstore; empty when there is no table yet and never was.
-
-    Raises LedgerBroken where the table contradicts itself, and for the table of another logstore, as a run
-    would.
-    """
-    origin = client.origin()
-    table = find_table(lake, logstore, client)
-    if table is None:
-        return Ledger(origin.id)
-    state = read_state(table)
-    return state.ledger(check_origin(state, origin, logstore.table).id)
+    """The ledger alone of `table_and_ledger`."""
+    return table_and_ledger(lake, logstore, client)[1]
 
 
 def refusal(logstore: Logstore, lake: Lake, client: SlsClient) -> str:
@@ -137,8 +127,7 @@ def preview(logstore: Logstore, lake: Lake, client: SlsClient) -> PlanReport:
     Raises ConfigError and LedgerBroken where a run would be refused before it plans: columns that do not fit,
     a named shard that is none, a newest landing that does not add up.
     """
-    ledger = read_ledger(logstore, lake, client)
-    table = lake.load(logstore.table)
+    table, ledger, _ = table_and_ledger(lake, logstore, client)
     if table is not None:
         landable(logstore, table)
         check_adds_up(table, "nothing can be landed")
@@ -200,8 +189,7 @@ def lacking_hours(
     that was bounded would call what lies behind its bound complete.
     """
     surveys = survey_hours(client, client.shards(), hours=hours, until_s=until_s, pieces=1)
-    ledger = read_ledger(logstore, lake, client)
-    table = lake.load(logstore.table)
+    table, ledger, _ = table_and_ledger(lake, logstore, client)
     if table is not None:
         surveys = fill_only(surveys, ledger, facts(table), ledger.origin)
     plan = plan_fill(surveys=surveys, ledger=ledger, budget=Budget().unended, until_s=until_s)
@@ -216,19 +204,10 @@ def hour_rows(logstore: Logstore, lake: Lake, origin: str, hours: Collection[int
     would look like an hour of few.
     """
     table = lake.load(logstore.table)
-    found = dict.fromkeys(hours, 0)
     if table is None or not hours:
-        return found
-    among = rows_of(origin, range(min(hours), max(hours) + 1))
-    places = {number: hour_place(spec, table.schema()) for number, spec in table.specs().items()}
-    for task in tasks_of(table, table.scan(row_filter=among)):
-        place = places[task.file.spec_id]
-        if place is None:
-            return {}
-        hour = int(task.file.partition[place])
-        if hour in found:
-            found[hour] += task.file.record_count
-    return found
+        return dict.fromkeys(hours, 0)
+    there = rows_by_hour(table, rows_of(origin, range(min(hours), max(hours) + 1)))
+    return {} if None in there else {hour: there[hour] for hour in hours}
 
 
 def describe(
@@ -242,10 +221,9 @@ def describe(
     """
     known_as = leased_as(lake.anew(), logstore, client)
     group = standing_if_there(logstore, client, known_as=known_as)
-    ledger = read_ledger(logstore, lake, client)
+    table, ledger, paused = table_and_ledger(lake, logstore, client)
     listed = {s.id: s for s in client.shards()}
     now_s = client.now_s()
-    table = lake.load(logstore.table)
     rates = rates_of(table, ledger) if table is not None else {}
     asked = heads or Heads(client)
 
@@ -255,7 +233,6 @@ def describe(
 
     views = [*side_by_side(view, sorted({*listed, *ledger.shards}))]
     quota = logstore.budget.shard_mb_per_s
-    paused = facts(table).paused_of(ledger.origin) if table is not None else frozenset[int]()
     newest = _newest_snapshots(table, ledger) if table is not None else {}
     backlogs = {v.shard: Backlog.of(rates.get(v.shard), v.lag_s, quota) for v in views}
     return [

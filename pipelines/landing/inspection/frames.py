@@ -17,6 +17,7 @@ from typing import Any
 
 import pandas as pd
 
+from pipelines.landing.commit.effect import record
 from pipelines.landing.inspection.describe import describe
 from pipelines.landing.inspection.landings import Interval, landings_of
 from pipelines.landing.logstore import Logstore, load_logstore
@@ -89,19 +90,14 @@ class LedgerFrames:
         """
         return _frame(
             (
-                {
+                record(landed)
+                | {
                     "landed_at": _time(entry.at_s),
                     "snapshot_id": entry.snapshot_id,
                     "run": entry.attempt,
                     "deed": "" if entry.deed is None else str(entry.deed.operation),
                     "origin": entry.origin,
-                    "shard": landed.window.shard,
                     "receive_hour": _time(landed.window.hour * HOUR_S),
-                    "begin": landed.window.begin,
-                    "end": landed.window.end,
-                    "rows": landed.rows,
-                    "raw_bytes": landed.raw_bytes,
-                    "flags": landed.flags,
                     "in_table": entry.in_table,
                     "withdrawn": landed.window in entry.withdrawn,
                 }
@@ -132,18 +128,10 @@ class LedgerFrames:
             views = describe(self.logstore, self.lake, client)
         return _frame(
             (
-                {
-                    "shard": view.shard,
-                    "status": view.status,
-                    "holder": view.holder,
-                    "checkpoint": view.checkpoint,
-                    "frontier": view.frontier,
-                    "end": view.end,
-                    "rows": view.rows,
+                vars(view)
+                | {
                     "reached_at": _time(view.reached_s) if view.reached_s else pd.NaT,
-                    "lag_s": view.lag_s,
                     "raw_bytes": None if view.backlog is None else view.backlog.raw_bytes,
-                    "closed": view.closed,
                     "suspect_since": _time(view.suspect_s) if view.suspect_s else pd.NaT,
                 }
                 for view in views
@@ -174,7 +162,7 @@ def open_ledger(logstore: Logstore | Path | str, lake: Lake | None = None) -> Le
 
 
 def _frame(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:
-    """With these columns and types also when there is no row."""
+    """With these columns and types also when there is no row; what else a row has is left out."""
     found = list(rows)
     frame = pd.DataFrame(index=range(len(found)))
     for name, kind in columns.items():

@@ -45,7 +45,7 @@ from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.epochs import RUN_CHARS
 from pipelines.landing.ledger.reading import Misread, Unreadable, check_kept
 from pipelines.landing.ledger.state import TableState, ancestry, facts, origins_named, others_here, read_state
-from pipelines.landing.ledger.summary import is_landing, summary_of, windows_of
+from pipelines.landing.ledger.summary import deed_in, is_landing, summary_of, windows_of
 from pipelines.landing.ledger.values import Deed, Landed, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import commands
@@ -365,12 +365,11 @@ def _committed(
     """Of these origins, and what a person settled for all of them; in the order of the commits."""
     there = _in_table(table)
     for snapshot in sorted(table.metadata.snapshots, key=lambda s: s.sequence_number or 0):
-        summary = summary_of(snapshot)
         origin, windows = windows_of(snapshot)
-        deed = codec.decode_deed(summary.get(codec.VERB_KEY, ""))
+        deed = deed_in(snapshot)
         if not is_landing(snapshot) or (origin not in mine and deed is None):
             continue
-        attempt, shards = summary.get(codec.ATTEMPT_KEY, ""), state.ledger(origin).shards
+        attempt, shards = summary_of(snapshot).get(codec.ATTEMPT_KEY, ""), state.ledger(origin).shards
         yield OneLanding(
             run=attempt[:RUN_CHARS],
             attempt=attempt,
@@ -403,7 +402,7 @@ def _in_table(table: Table) -> set[int]:
         following: int | None = None
         for snapshot in ancestry(table, newest):
             found.add(snapshot.snapshot_id)
-            deed = codec.decode_deed(summary_of(snapshot).get(codec.VERB_KEY, ""))
+            deed = deed_in(snapshot)
             if deed is not None and deed.operation is Operation.ROLLBACK:
                 following = deed.snapshot
                 break

@@ -21,8 +21,8 @@ from pyiceberg.table import Table
 from pipelines.landing.bounds import Thresholds
 from pipelines.landing.inspection.upcoming import TAKEN, left_alone
 from pipelines.landing.ledger.pinned import left_to_others, own
-from pipelines.landing.ledger.start import begun, check_origin, find_table
-from pipelines.landing.ledger.state import ancestry, landed_by_now, read_state
+from pipelines.landing.ledger.start import begun, table_and_ledger
+from pipelines.landing.ledger.state import ancestry, landed_by_now
 from pipelines.landing.ledger.summary import is_landing, ledgers_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.report import gap_lines
@@ -164,7 +164,7 @@ def runway(
     costs calls, so it is made for such shards alone.
     """
     retention_s, since_ms = client.retention_s(), int((clock.now() - PACE_S) * 1000)
-    table, ledger, paused = _known(logstore, lake, client)
+    table, ledger, paused = table_and_ledger(lake, logstore, client)
     earlier = _earlier(table, ledger.origin, since_ms)
     listed = {s.id: s for s in client.shards()}
     mine = own(logstore, listed.values(), ledger)
@@ -193,16 +193,6 @@ def runway(
             for s in shards
         )
     return Runway(logstore.table, retention_s, shards, named=named)
-
-
-def _known(logstore: Logstore, lake: Lake, client: SlsClient) -> tuple[Table | None, Ledger, frozenset[int]]:
-    """The table, its ledger of the logstore, and the shards that a person paused."""
-    origin, table = client.origin(), find_table(lake, logstore, client)
-    if table is None:
-        return None, Ledger(origin.id), frozenset()
-    state = read_state(table)
-    known = check_origin(state, origin, logstore.table).id
-    return table, state.ledger(known), state.paused_of(known)
 
 
 def gaps_since(table: Table | None, ledger: Ledger, mine: Set[int], since_ms: int) -> tuple[str, ...]:

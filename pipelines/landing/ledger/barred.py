@@ -3,7 +3,7 @@
 from pyiceberg.schema import Schema
 
 from pipelines.landing.barring import Bar, Barring
-from pipelines.landing.ledger.start import origin_text
+from pipelines.landing.ledger.start import namesakes
 from pipelines.landing.ledger.state import TableState
 from pipelines.landing.table.contract import SYSTEM_COLUMNS, Contract
 from sls_io.values.cures import Do
@@ -14,9 +14,8 @@ from sls_io.wire.client import Origin
 def bars_of(state: TableState, origin: Origin) -> frozenset[Bar]:
     """The values that may not land of a logstore: also those that were barred before it was deleted and made
     again."""
-    names = origin_text(origin).rpartition("@")[0]
-    same = {name for name, text in state.origins.items() if text.rpartition("@")[0] == names}
-    return frozenset(bar for bar in state.forgotten.bars.values if bar.origin in {origin.id, *same})
+    same = {origin.id, *namesakes(state, origin)}
+    return frozenset(bar for bar in state.forgotten.bars.values if bar.origin in same)
 
 
 def barring_of(state: TableState, origin: Origin, contract: Contract, schema: Schema) -> Barring:

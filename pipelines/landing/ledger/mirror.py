@@ -27,8 +27,7 @@ from pyiceberg.table import Table
 
 from pipelines.landing.coordinators import kept_in
 from pipelines.landing.ledger.left import rates_of
-from pipelines.landing.ledger.start import check_origin, find_table
-from pipelines.landing.ledger.state import read_state
+from pipelines.landing.ledger.start import table_and_ledger
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from sls_io.checkpoints.copying import Move, copy, written
@@ -111,7 +110,7 @@ def standing(logstore: Logstore, lake: Lake, client: SlsClient, *, write: bool =
         return Mirrored(logstore.mirror)
     done = dict[int, Written]()
     try:
-        store = kept_in(logstore.mirror, logstore, client, written=write, known_as=landed.origin)
+        store = kept_in(logstore.mirror, logstore, client, written=write, known_as=landed.ledger.origin)
         kept = store.read()
         moves = copy(landed.frontiers, kept, {}, forward_only=True, shards=landed.frontiers)
         if write:
@@ -177,20 +176,14 @@ class _Landed(NamedTuple):
     """A table's ledger of this logstore, and the frontiers of the listed shards."""
 
     table: Table
-    origin: str
     ledger: Ledger
     frontiers: Mapping[int, Cursor]
 
 
 def _landed(logstore: Logstore, lake: Lake, client: SlsClient) -> _Landed | None:
     """What the table has now; None where there is no table. Raises as `standing`."""
-    table = find_table(lake, logstore, client)
-    if table is None:
-        return None
-    state = read_state(table)
-    origin = check_origin(state, client.origin(), logstore.table).id
-    ledger = state.ledger(origin)
-    return _Landed(table, origin, ledger, _frontiers(ledger, client))
+    table, ledger, _ = table_and_ledger(lake, logstore, client)
+    return None if table is None else _Landed(table, ledger, _frontiers(ledger, client))
 
 
 def _frontiers(ledger: Ledger, client: SlsClient) -> dict[int, Cursor]:

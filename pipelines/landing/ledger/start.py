@@ -15,7 +15,7 @@ from pipelines.landing.coordinators import published, standing_if_there
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.codec import ASKED_PROPERTY_PREFIX, KEPT_PROPERTY_PREFIX
 from pipelines.landing.ledger.fence import merge
-from pipelines.landing.ledger.state import TableState, facts, names_of
+from pipelines.landing.ledger.state import TableState, facts, names_of, read_state
 from pipelines.landing.ledger.values import Delta
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table import commands
@@ -72,6 +72,23 @@ def find_table(lake: Lake, logstore: Logstore, client: SlsClient) -> Table | Non
             commands.START_OVER,
         ),
     )
+
+
+def table_and_ledger(
+    lake: Lake, logstore: Logstore, client: SlsClient, *, newest: bool = True
+) -> tuple[Table | None, Ledger, frozenset[int]]:
+    """The table, its proven ledger of the logstore, and the shards that a person paused; an empty ledger
+    where there is no table yet and never was. `newest` as in `read_state`.
+
+    Raises LedgerBroken where the table contradicts itself, and for the table of another logstore, as a run
+    would.
+    """
+    origin, table = client.origin(), find_table(lake, logstore, client)
+    if table is None:
+        return None, Ledger(origin.id), frozenset()
+    state = read_state(table, newest=newest)
+    known = check_origin(state, origin, logstore.table).id
+    return table, state.ledger(known), state.paused_of(known)
 
 
 def moved(client: SlsClient, logstore: Logstore) -> list[int]:
@@ -294,15 +311,21 @@ def check_origin(state: TableState, origin: Origin, table: str) -> Origin:
                 commands.RELABEL.plus(does="gives the table the region of the settings"),
             ),
         )
-    for name, text in state.origins.items():
-        if text.rpartition("@")[0] == origin_text(origin).rpartition("@")[0]:
-            raise LedgerBroken(
-                f"logstore {origin.logstore} was deleted and created again since it was landed in {table} "
-                f"(known as {name}, now {origin.id})",
-                cures=(commands.ADOPT,),
-                kind=Breach.UNEXPLAINED,
-            )
+    for name in namesakes(state, origin):
+        raise LedgerBroken(
+            f"logstore {origin.logstore} was deleted and created again since it was landed in {table} "
+            f"(known as {name}, now {origin.id})",
+            cures=(commands.ADOPT,),
+            kind=Breach.UNEXPLAINED,
+        )
     return found
+
+
+def namesakes(state: TableState, origin: Origin) -> dict[str, str]:
+    """The origins of the table, with their texts, that are this logstore, whenever it was made: deleted and
+    made again, it is another origin."""
+    name = origin_text(origin).rpartition("@")[0]
+    return {other: text for other, text in sorted(state.origins.items()) if text.rpartition("@")[0] == name}
 
 
 def check_same_logstore(logstore: Logstore, state: TableState, clock: Clock) -> None:

@@ -28,12 +28,13 @@ from pipelines.landing.ledger.reading import (
 from pipelines.landing.ledger.summary import (
     adopted_of,
     check_windows,
+    deed_in,
     forgotten_of,
     is_landing,
     known_rows,
     least_rows,
     ledgers_of,
-    summary_of,
+    plain_number,
     total_of,
     total_records,
     windows_of,
@@ -52,8 +53,6 @@ from sls_io.values.errors import Breach, LedgerBroken, TransportError, amount, s
 _OF_CONTRACT = frozenset({Operation.COLUMNS, Operation.ERRORS, Operation.REPLACE, Operation.REST})
 _AT_WORK_S = 3600
 """What was written before that is nobody's who is about to commit it."""
-_DIGITS_MAX = 20
-"""Digits of a number in a summary that another engine may have written: a long has fewer."""
 
 
 @dataclass(frozen=True)
@@ -165,8 +164,7 @@ def _by_origin(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
 
 def _moments(texts: Mapping[str, str]) -> Mapping[str, int]:
     # It only words a line for people: one that somebody changed by hand is as good as none.
-    plain = {o: t for o, t in texts.items() if t.isascii() and t.isdigit() and len(t) < _DIGITS_MAX}
-    return {origin: int(text) for origin, text in plain.items()}
+    return {origin: at_s for origin, text in texts.items() if (at_s := plain_number(text)) is not None}
 
 
 def check_newest(table: Table, *, before_s: float = 0.0) -> None:
@@ -343,7 +341,7 @@ def held_columns(table: Table) -> Held:
     at = metadata.current_snapshot_id if tag is None else tag.snapshot_id
     while at is not None and (snapshot := snapshots.get(at)) is not None:
         at = snapshot.parent_snapshot_id
-        deed = codec.decode_deed(summary_of(snapshot).get(codec.VERB_KEY, ""))
+        deed = deed_in(snapshot)
         schema = schemas.get(snapshot.schema_id) if snapshot.schema_id is not None else None
         if schema is None or not is_landing(snapshot) or (deed and deed.operation not in _OF_CONTRACT):
             continue

@@ -11,11 +11,12 @@ from pyiceberg.table.snapshots import Snapshot
 
 from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import live_rows
-from pipelines.landing.ledger.values import Adopted, Forgotten, Landed
+from pipelines.landing.ledger.values import Adopted, Deed, Forgotten, Landed
 from sls_io.values.claim import Ledger
 from sls_io.values.errors import Breach, LedgerBroken
 
 _DIGITS_MAX = 20
+"""Digits of a number in a summary that another engine may have written: a long has fewer."""
 
 
 def summary_of(snapshot: Snapshot | None) -> Mapping[str, str]:
@@ -105,9 +106,18 @@ def least_rows(snapshot: Snapshot | None) -> int | None:
 
 def total_of(snapshot: Snapshot | None, name: str) -> int | None:
     """A number of the summary; None where it is missing or no plain number."""
-    text = summary_of(snapshot).get(name)
-    plain = text is not None and text.isascii() and text.isdigit() and len(text) < _DIGITS_MAX
-    return int(text) if text is not None and plain else None
+    return plain_number(summary_of(snapshot).get(name, ""))
+
+
+def plain_number(text: str) -> int | None:
+    """A number that another engine, or somebody by hand, may have written; None where it is none."""
+    plain = text.isascii() and text.isdigit() and len(text) < _DIGITS_MAX
+    return int(text) if plain else None
+
+
+def deed_in(snapshot: Snapshot) -> Deed | None:
+    """What a person or a maintenance did, where no landing made the snapshot; None of a landing."""
+    return codec.decode_deed(summary_of(snapshot).get(codec.VERB_KEY, ""))
 
 
 def known_rows(ledgers: Mapping[str, Ledger], adopted: Adopted) -> int:

@@ -20,7 +20,7 @@ marked as deleted. Files with row-level deletes are left alone.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -28,7 +28,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
@@ -36,19 +35,19 @@ from pyiceberg.table import FileScanTask, Table
 from pipelines.landing.commit import authored
 from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.commit.planned import Planned, Tools
+from pipelines.landing.contents import rewrite
 from pipelines.landing.contents.cells import origin_and_hour
+from pipelines.landing.contents.slices import fingerprint
 from pipelines.landing.contents.spread import Portion, bytes_of, in_groups, over, unless_wrong
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.place import Looked
-from pipelines.landing.ledger.reading import batches_of, tasks_of
+from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.table import commands
-from pipelines.landing.table.bounded_scan import BoundedScan, rows_of_file
-from pipelines.landing.table.contract import arrow_schema, rows_of
+from pipelines.landing.table.bounded_scan import rows_of_file
+from pipelines.landing.table.contract import rows_of
 from pipelines.landing.table.data_files import ROW_GROUP_BYTES, partition_text
 from pipelines.landing.table.new_file import NewFile
-from pipelines.landing.table.object_store import one_after_another
-from pipelines.landing.table.trouble import storage_trouble
 from sls_io.decoding.decode import identity_sum
 from sls_io.values.claim import SUM_MODULUS, Ledger
 from sls_io.values.clock import SYSTEM_CLOCK, Clock
@@ -325,17 +324,12 @@ def _check_shown(place: Looked, hour: CompactableHour, schema_id: int) -> None:
     A file that has got row-level deletes since does, since the new file holds the rows that they hide.
     """
     rows = rows_of(hour.origin, range(hour.hour, hour.hour + 1))
-    there = _shown(tasks_of(place.table, place.table.scan(row_filter=rows)))
-    if not _shown(hour.tasks) <= there or place.state.schema_id != schema_id:
+    there = fingerprint(tasks_of(place.table, place.table.scan(row_filter=rows)))
+    if not fingerprint(hour.tasks) <= there or place.state.schema_id != schema_id:
         raise LandingConflict(
             f"files of {place.name} that were being written together, or its columns, changed meanwhile; "
             "nothing was changed, the next maintenance takes them"
         )
-
-
-def _shown(tasks: Iterable[FileScanTask]) -> frozenset[str]:
-    """Files whose rows are all shown."""
-    return frozenset(task.file.file_path for task in tasks if not task.delete_files)
 
 
 def _order(schema: Schema) -> Callable[[FileScanTask], tuple[int, int, str]]:
@@ -369,17 +363,12 @@ def written_together(table: Table, part: HourPart) -> DataFile:
     group_bytes = min(ROW_GROUP_BYTES, 8 * part.target_bytes)
     new = NewFile(table, table.schema(), like, folder, name=f"{part.hour}-", group_bytes=group_bytes)
     rows = total = 0
-    try:
-        for batch in _read(table, part.tasks):
+    with new.begun():
+        for batch in rewrite.read(table, part.tasks, table.schema()):
             rows, total = rows + batch.num_rows, total + _sum(batch)
             new.add(batch)
         file = new.close()
         written = _counted(table, file) if file else (0, 0)
-    except BaseException as error:
-        new.abandon()
-        if isinstance(error, OSError):
-            raise TransportError(storage_trouble(table.location(), error)) from error
-        raise
     if file is None or written != (rows, total % SUM_MODULUS):
         raise InvariantBroken("files written together do not hold the rows that were read")
     said = sum(int(task.file.record_count) for task in part.tasks)
@@ -389,14 +378,6 @@ def written_together(table: Table, part: HourPart) -> DataFile:
             cures=(commands.VERIFY,),
         )
     return file
-
-
-def _read(table: Table, tasks: Sequence[FileScanTask]) -> Iterator[pa.RecordBatch]:
-    wanted = arrow_schema(table.schema())
-    reader = BoundedScan(table.metadata, table.io, table.schema(), AlwaysTrue())
-    for task in one_after_another(table.io, tasks):
-        for batch in batches_of(table, reader, task):
-            yield batch.select(wanted.names).cast(wanted)
 
 
 def _counted(table: Table, file: DataFile) -> tuple[int, int]:

@@ -191,7 +191,7 @@ class Maintainer:
         looked = self._look()
         table, now_s = looked.table, self.clock.now()
         if not self._whole(looked, steps):
-            return self._nothing(table, steps, executed=False)
+            return self._told(table, steps, executed=False)
         hours, left = self._compactable(looked, steps)
         count = _manifest_count(table)
         fewer = _fewest(table) if "manifests" in steps and self._many(table) else count
@@ -201,22 +201,18 @@ class Maintainer:
         leaving = self._leaving(table, refresh, coming=commits) if "expire" in steps else ()
         deleting = [step for step in steps if step in _DELETING]
         deleting = [] if self._mixed(table, now_s, deleting) else deleting
-        return Maintenance(
-            table=self.name,
-            steps=steps,
-            executed=False,
+        swept = self._swept(table, now_s) if "sweep" in deleting else ()
+        old = sweep.old_metadata(table, older_than_s=now_s - self.floor_s) if "metadata" in deleting else ()
+        return replace(
+            self._told(table, steps, executed=False),
             compacted=hours,
             left=left,
             manifests=(count, fewer),
             expired=leaving,
             kept=len(table.metadata.snapshots) - len(leaving) + commits + refresh,
             holding=holding(table, self._most(table)) if "expire" in steps else (),
-            swept=self._swept(table, now_s) if "sweep" in deleting else (),
-            metadata=sweep.old_metadata(table, older_than_s=now_s - self.floor_s)
-            if "metadata" in deleting
-            else (),
-            put_off=tuple(self._put_off),
-            unsettled=self._unsettled,
+            swept=swept,
+            metadata=old,
         )
 
     def execute(self, steps: Collection[str] = STEPS) -> Maintenance:
@@ -233,7 +229,7 @@ class Maintainer:
     def _execute(self, steps: tuple[str, ...]) -> Maintenance:
         looked = self._look()
         if not self._whole(looked, steps):
-            return self._nothing(looked.table, steps, executed=True)
+            return self._told(looked.table, steps, executed=True)
         hours, left = self._compactable(looked, steps)
         compacted = self._compact(hours)
         manifests = self._regroup("manifests" in steps)
@@ -257,21 +253,16 @@ class Maintainer:
             if "metadata" in deleting:
                 metadata = self._delete(table, sweep.old_metadata(table, older_than_s=now_s - self.floor_s))
         after = self._look().table
-        return Maintenance(
-            table=self.name,
-            steps=steps,
-            executed=True,
+        return replace(
+            self._told(after, steps, executed=True),
             compacted=compacted,
             left=left,
             manifests=manifests,
             expired=leaving,
-            kept=len(after.metadata.snapshots),
             holding=holding(after, self._most(after)) if "expire" in steps else (),
             refreshed=refreshed,
             swept=swept,
             metadata=metadata,
-            put_off=tuple(self._put_off),
-            unsettled=self._unsettled,
         )
 
     def _whole(self, looked: Looked, steps: Collection[str]) -> bool:
@@ -302,7 +293,8 @@ class Maintainer:
     def _named(self, found: Collection[Cure]) -> str:
         return f"; {commands.phrase(found, self._logstore.option)}" if found else ""
 
-    def _nothing(self, table: Table, steps: tuple[str, ...], *, executed: bool) -> Maintenance:
+    def _told(self, table: Table, steps: tuple[str, ...], *, executed: bool) -> Maintenance:
+        """What is to be told in any case; where nothing is done, that alone."""
         return Maintenance(
             table=self.name,
             steps=steps,

@@ -31,18 +31,8 @@ from sls_io.planning.values import Plan
 from sls_io.planning.waits import Wait, Why
 from sls_io.values.claim import Ledger
 from sls_io.values.clock import SYSTEM_CLOCK
-from sls_io.values.window import Cursor
+from sls_io.values.window import Window
 from sls_io.wire.client import SlsClient
-
-
-@dataclass(frozen=True)
-class FillWindow:
-    """A window that lands: cursors `[begin, end)` of one shard, of one receive hour (since 1970)."""
-
-    shard: int
-    hour: int
-    begin: Cursor
-    end: Cursor
 
 
 @dataclass(frozen=True)
@@ -56,7 +46,7 @@ class Filling(Effect):
     origin: str
     first_start: bool
     windows: int = 0
-    coming: tuple[FillWindow, ...] = ()
+    coming: tuple[Window, ...] = ()
     gaps: tuple[str, ...] = ()
     waits: Mapping[int, Wait] = field(default_factory=dict)
 
@@ -112,13 +102,13 @@ def plan_filling(
 
 
 def _view(logstore: Logstore, plan: Plan, waits: Mapping[int, Wait], *, first: bool) -> Filling:
-    windows = [planned.window for planned in plan.windows]
+    windows = tuple(planned.window for planned in plan.windows)
     return Filling(
         table=logstore.table,
         origin=plan.origin,
         first_start=first,
         windows=len(windows),
-        coming=tuple(FillWindow(w.shard, w.hour, w.begin, w.end) for w in windows),
+        coming=windows,
         gaps=gap_lines(plan.change.gaps),
         waits=dict(sorted(waits.items())),
     )

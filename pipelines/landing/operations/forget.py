@@ -39,7 +39,7 @@ from pipelines.landing.contents.where import Where, parse, quoted
 from pipelines.landing.hours import moment_text
 from pipelines.landing.ledger.barred import bars_of
 from pipelines.landing.ledger.place import Place, look
-from pipelines.landing.ledger.start import known
+from pipelines.landing.ledger.start import known, namesakes
 from pipelines.landing.ledger.state import facts, held_columns
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations import reach
@@ -57,7 +57,7 @@ from pipelines.landing.table.contract import SYSTEM_COLUMNS, Contract
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import ConfigError, amount, printable
 from sls_io.values.window import HOUR_S
-from sls_io.wire.client import Origin, SlsClient
+from sls_io.wire.client import SlsClient
 
 _PLACES = frozenset(
     {"__origin__", "__shard__", "__cursor__", "__index__", "__receive_hour__", "__error__", "__raw__"}
@@ -271,7 +271,7 @@ def plan_forget_before(
         Asking(place, client).decide(lambda held: slices.check_passed(held, hour))
     # The service is asked of the settings' own logstore only; of another one its ledger says how far it got.
     # One that was deleted and made again lands nothing more, whatever its ledger had reached.
-    elif not _same_logstore(place.origin, mine.origin):
+    elif place.origin.id not in namesakes(place.state, mine.origin):
         _check_reached(place, hour)
     whole = whole_before(place, hour)
     leaving = slices.slice_of(place, whole)
@@ -324,11 +324,6 @@ def _check_none_missing(place: Place) -> None:
 
 def _later(lake: Lake, logstore: Logstore, client: SlsClient, place: Place) -> Callable[[], Place]:
     return lambda: replace(look(lake, logstore, client), origin=place.origin)
-
-
-def _same_logstore(one: Origin, other: Origin) -> bool:
-    """Whether the one is the other before it was deleted and made again: nobody lands it any more."""
-    return replace(one, created_s=0, known_as="") == replace(other, created_s=0, known_as="")
 
 
 def _check_reached(place: Place, hour: int) -> None:

@@ -194,7 +194,7 @@ class _Rereading:
 
         def of(task: FileScanTask) -> _Tried:
             tried = _Tried()
-            for batch in rewrite.read(table, task, self.schema, reader.about):
+            for batch in rewrite.read(table, [task], self.schema, reader.about):
                 chosen = batch.filter(reader.chosen(batch))
                 if not chosen.num_rows:
                     continue
@@ -207,7 +207,7 @@ class _Rereading:
 
     def __call__(self, table: Table, task: FileScanTask) -> _Made:
         leaving = list[cells.Identities]()
-        again = map(partial(kept.mended, self.reader), rewrite.read(table, task, self.schema))
+        again = map(partial(kept.mended, self.reader), rewrite.read(table, [task], self.schema))
         file = rewrite.write(table, self.origin, task, self.schema, self._sifted(again, leaving))
         rows = sum(len(part.cursors) for part in leaving) + (file.record_count if file else 0)
         # Counted are the rows that stay and those that leave. With row-level deletes the manifest counts rows

@@ -16,17 +16,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 
-from pipelines.landing.contents.cells import partition_hour
+from pipelines.landing.contents.cells import rows_by_hour
 from pipelines.landing.hours import hour_text, hours_text, moment_text
-from pipelines.landing.ledger.reading import tasks_of
 from pipelines.landing.ledger.start import known
 from pipelines.landing.ledger.state import TableState, ancestry, facts, windows_in
 from pipelines.landing.ledger.summary import is_landing, ledgers_of
 from pipelines.landing.ledger.values import Landed
 from pipelines.landing.logstore import Logstore
+from pipelines.landing.table.contract import rows_of
 from pipelines.landing.table.lake import Lake
 from sls_io.values.claim import CURSOR_UNKNOWN, Gap, Ledger, ShardLedger
 from sls_io.values.errors import CursorExpired, ShardGone, some_of
@@ -416,8 +415,7 @@ def _reached_before(table: Table, origin: str, shard: int, gap: Gap) -> int:
 
 def _hours_there(table: Table, origin: str) -> set[int]:
     """The receive hours of which the table has files of `origin`, from its manifests."""
-    mine = tasks_of(table, table.scan(row_filter=EqualTo(term="__origin__", value=origin)))
-    return {hour for task in mine if (hour := partition_hour(table, task.file)) is not None}
+    return {hour for hour in rows_by_hour(table, rows_of(origin)) if hour is not None}
 
 
 def _intervals(intervals: IntervalSet) -> str:

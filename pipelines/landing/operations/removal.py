@@ -255,7 +255,7 @@ def _without(
     schema, dropped = table.schema(), list[int]()
 
     def kept() -> Iterator[pa.RecordBatch]:
-        for batch in rewrite.read(table, task, schema):
+        for batch in rewrite.read(table, [task], schema):
             taken = pc.fill_null(pc.equal(batch.column("__origin__"), origin), False)
             if where is not None:
                 taken = pc.and_(taken, where.taken(batch))

@@ -32,14 +32,14 @@ from pipelines.landing.commit import authored, publish
 from pipelines.landing.commit.planned import Planned
 from pipelines.landing.contents.cells import Tally
 from pipelines.landing.contents.explained import Compared, compare, unlike
-from pipelines.landing.contents.fresh_starts import At, Floors, Newest, starts_of
+from pipelines.landing.contents.fresh_starts import At, Floors, starts_of
 from pipelines.landing.contents.sameness import way_back
 from pipelines.landing.ledger.codec import LEDGER_PREFIX
 from pipelines.landing.ledger.fence import lowered
 from pipelines.landing.ledger.newest_landing import expired_landing
 from pipelines.landing.ledger.place import Place, Trust, look
 from pipelines.landing.ledger.reading import live_rows
-from pipelines.landing.ledger.start import check_beside, check_origin, origin_text
+from pipelines.landing.ledger.start import check_beside, check_origin, namesakes, origin_text
 from pipelines.landing.ledger.state import (
     TableState,
     ancestry,
@@ -69,13 +69,13 @@ class Unsettled:
     """The table as it is: what it says, what its files hold, and what stops landings into it.
 
     pasts   landings whose ledgers may be true, the likeliest first
-    newest  the newest ledger of each origin that can be read
+    newest  of each origin the newest landing whose ledger can be read
     rows    how many rows there are, of whatever origin
     """
 
     place: Place
     pasts: Sequence[PastLanding]
-    newest: Mapping[str, Newest]
+    newest: Mapping[str, PastLanding]
     there: Compared
     rows: int
     stops: str
@@ -209,7 +209,7 @@ def find(lake: Lake, logstore: Logstore, client: SlsClient) -> Unsettled:
     # Also origins without a ledger that can be read: an empty one counts all of their rows as outside, so
     # they are counted under their name and do not end among the rows of nobody.
     every = {*state.origins, *newest, origin.id}
-    there = compare(table, {o: newest[o].ledger if o in newest else Ledger(o) for o in every})
+    there = compare(table, {o: newest[o].ledgers[o] if o in newest else Ledger(o) for o in every})
     main = [s.snapshot_id for s in ancestry(table)]
     tagged = state.tagged if expired is None else expired.snapshot_id
     likely = [past[each] for each in dict.fromkeys([tagged, *main, *past]) if each in past]
@@ -230,8 +230,8 @@ def _decide(found: Unsettled) -> _Decided:
     _check_once(found, {*ledgers, origin.id})
     asks = origin.id not in ledgers
     # One that is true but for lost files, and begins anew all the same, gives their rows up.
-    true = {o for o in ledgers if o in newest and there.proves(newest[o].ledger, newest[o].past.adopted)}
-    differs = tuple(d for o in sorted(newest.keys() - true) for d in _differences(newest[o], there))
+    true = {o for o in ledgers if o in newest and there.proves(newest[o].ledgers[o], newest[o].adopted)}
+    differs = tuple(d for o in sorted(newest.keys() - true) for d in _differences(o, newest[o], there))
     begun = frozenset({*former, *([origin.id] if asks else [])})
     for each in sorted(begun):
         adopted = _with_rows(adopted, each, newest.get(each), there.tallies, differs)
@@ -322,13 +322,13 @@ def _check_not_rolled_back(table: Table) -> None:
             raise
 
 
-def _newest(landings: Iterable[PastLanding]) -> dict[str, Newest]:
-    """The newest ledger of each origin, from all snapshots that metadata still has, also from those beside
-    main; and from the newest landing that is expired."""
-    found: dict[str, Newest] = {}
+def _newest(landings: Iterable[PastLanding]) -> dict[str, PastLanding]:
+    """Of each origin the landing with the newest ledger, of all snapshots that metadata still has, those
+    beside main among them; and of the newest landing that is expired."""
+    found: dict[str, PastLanding] = {}
     for past in landings:
-        for origin, ledger in past.ledgers.items():
-            found.setdefault(origin, Newest(past, ledger))
+        for origin in past.ledgers:
+            found.setdefault(origin, past)
     return found
 
 
@@ -366,9 +366,7 @@ def _joined(adopted: Adopted, before: Adopted, origin: str) -> Adopted:
 
 def _remade(state: TableState, origin: Origin) -> dict[str, str]:
     """Origins, with their texts, that were this logstore before it was deleted and made again."""
-    name = origin_text(origin).rpartition("@")[0]
-    same = sorted((o, text) for o, text in state.origins.items() if text.rpartition("@")[0] == name)
-    return {other: text for other, text in same if other != origin.id}
+    return {other: text for other, text in namesakes(state, origin).items() if other != origin.id}
 
 
 def _former(state: TableState, origin: Origin, proven: Collection[str]) -> tuple[str, ...]:
@@ -380,7 +378,7 @@ def _former(state: TableState, origin: Origin, proven: Collection[str]) -> tuple
 def _with_rows(
     adopted: Adopted,
     origin: str,
-    newest: Newest | None,
+    newest: PastLanding | None,
     tallies: Mapping[Key, Tally],
     differs: tuple[Difference, ...],
 ) -> Adopted:
@@ -389,7 +387,7 @@ def _with_rows(
     Worked example: 104 rows of shard 0 are there, 6 are missing by now, and 2 were said to be missing when it
     was adopted before: 104 adopted, 8 missing. What was once given up stays named.
     """
-    missing = dict(newest.past.adopted.missing) if newest else {}
+    missing = dict(newest.adopted.missing) if newest else {}
     for each in differs:
         if each.origin == origin and each.missing:
             missing[origin, each.shard] = missing.get((origin, each.shard), 0) + each.missing
@@ -397,7 +395,7 @@ def _with_rows(
     return _joined(adopted, there, origin)
 
 
-def _differences(newest: Newest, there: Compared) -> Iterator[Difference]:
+def _differences(origin: str, newest: PastLanding, there: Compared) -> Iterator[Difference]:
     """What the ledger and the table say differently of each shard. Pure.
 
     Rows in what the ledger calls landed are held against its rows, the others against what was adopted. A
@@ -408,14 +406,14 @@ def _differences(newest: Newest, there: Compared) -> Iterator[Difference]:
     foreign. With 110, 10 of them outside, and another sum: as many as there should be and not the same, so at
     least one of each.
     """
-    origin, ledger = newest.ledger.origin, newest.ledger
-    for shard, (tally, (rows, _)) in unlike(ledger, newest.past.adopted, there.tallies).items():
-        before = newest.past.adopted.of(origin, shard)[0]
+    adopted = newest.adopted
+    for shard, (tally, (rows, _)) in unlike(newest.ledgers[origin], adopted, there.tallies).items():
+        before = adopted.of(origin, shard)[0]
         landed, beside = tally.rows - tally.outside - (rows - before), tally.outside - before
         missing, foreign = max(0, -landed) + max(0, -beside), max(0, landed) + max(0, beside)
         if not missing and not foreign:
             missing = foreign = 1  # as many rows, and not the same
-        yield Difference(origin, shard, newest.past.id, rows, tally.rows, missing, foreign)
+        yield Difference(origin, shard, newest.id, rows, tally.rows, missing, foreign)
 
 
 def _check_once(found: Unsettled, origins: Collection[str]) -> None:

@@ -27,9 +27,10 @@ from pipelines.landing.ledger.state import TableState, read_state
 from pipelines.landing.ledger.values import Delta, Landed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.spark_task import FileRow
-from pipelines.landing.run.write import WrittenWindow, job_for, to_data_file, write_windows
+from pipelines.landing.run.write import WrittenWindow, job_for, write_windows
 from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.contract import Contract, partition_of
+from pipelines.landing.table.data_files import data_file, unpacked
 from sls_io.planning.values import Plan, PlannedWindow
 from sls_io.values.claim import Ledger
 from sls_io.values.window import IntervalSet, Window
@@ -201,8 +202,10 @@ class Attempt:
         the same.
         """
         return [
-            to_data_file(
-                row,
+            data_file(
+                path=row.path,
+                size=row.size,
+                metrics=unpacked(row.metrics),
                 partition=self.partition(landed.window.shard, landed.window.hour),
                 spec_id=self.base.spec_id,
             )

@@ -184,13 +184,15 @@ def read_all(logstores: Mapping[str, str | None]) -> Samples:
     return found
 
 
-def families(samples: Samples) -> Iterator[Metric]:
-    """The same as Prometheus' families, in the order of their names here.
+def families(
+    samples: Samples, *, counters: Mapping[str, str] = COUNTED, gauges: Mapping[str, str] = KEPT
+) -> Iterator[Metric]:
+    """The same as Prometheus' families, in the order of these names.
 
     A counter's samples have `_total` behind the family's name, as the format wants it, and the keys of
     `samples` have not: what `read` found and `families` writes is the same for any file of ours.
     """
-    for kind, known in (("counter", COUNTED), ("gauge", KEPT)):
+    for kind, known in (("counter", counters), ("gauge", gauges)):
         for name, about in known.items():
             family = Metric(name, about, kind)
             for (its, labelled), value in sorted(samples.items()):

@@ -13,10 +13,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.typedef import Record
 
 from pipelines.landing.barring import Barring
 from pipelines.landing.ledger.values import Landed, summed
@@ -32,7 +30,6 @@ from pipelines.landing.run.spark_task import (
 )
 from pipelines.landing.spark.probe import task_failed
 from pipelines.landing.spark.session import Engine
-from pipelines.landing.table.data_files import data_file, unpacked
 from pipelines.landing.task_storage import public_properties
 from sls_io.planning.values import PlannedWindow
 from sls_io.values.claim import SUM_MODULUS
@@ -189,13 +186,6 @@ def crowded(written: Sequence[WrittenWindow], task_mb: int) -> str:
         f"a task took {most:,} MB, more than budget.task_mb ({task_mb:,}): a LogGroup is too large alone, or "
         "a transform keeps rows. What it read lands all the same; leave room for it, or let producers send "
         "smaller LogGroups"
-    )
-
-
-def to_data_file(row: FileRow, *, partition: Record, spec_id: int) -> DataFile:
-    """The Iceberg entry of a written file in `partition` of the spec `spec_id`."""
-    return data_file(
-        path=row.path, size=row.size, metrics=unpacked(row.metrics), partition=partition, spec_id=spec_id
     )
 
 

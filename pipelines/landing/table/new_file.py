@@ -13,6 +13,7 @@ left to the sweep, as a landing's files are.
 
 import contextlib
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +31,8 @@ from pipelines.landing.table.data_files import (
     metrics_of,
     parquet_writer,
 )
+from pipelines.landing.table.trouble import storage_trouble
+from sls_io.values.errors import TransportError
 
 
 class NewFile:
@@ -37,8 +40,8 @@ class NewFile:
 
     Nothing is in storage before the first row group. `group_bytes`: about the most of one.
 
-    `like` gives the partition alone, so all rows must be of it: nobody looks at them here. In use: `add` for
-    each batch, then `close` once; after any error `abandon`, and no entry.
+    `like` gives the partition alone, so all rows must be of it: nobody looks at them here. In use: within
+    `begun`, `add` for each batch, then `close` once.
     """
 
     def __init__(
@@ -98,6 +101,19 @@ class NewFile:
             partition=self._like.partition,
             spec_id=self._like.spec_id,
         )
+
+    @contextlib.contextmanager
+    def begun(self) -> Iterator[None]:
+        """Around all that is added, and the close: whatever fails, the file is abandoned. Raises
+        TransportError where the storage does not take it; nothing was changed then."""
+        try:
+            yield
+        except BaseException as error:
+            self.abandon()
+            if isinstance(error, OSError):
+                trouble = storage_trouble(self._table.location(), error)
+                raise TransportError(f"{trouble}; nothing was changed") from error
+            raise
 
     def abandon(self) -> None:
         """After a failure: let go of the storage; what was written stays behind as an orphan."""

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 from pipelines.landing.ledger.pinned import own, unread
-from pipelines.landing.ledger.start import check_origin, find_table
-from pipelines.landing.ledger.state import read_state
+from pipelines.landing.ledger.start import table_and_ledger
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from sls_io.planning.gone import passed_over
@@ -81,12 +80,7 @@ def look(logstore: Logstore, lake: Lake, client: SlsClient) -> Look:
     list has no child: the hour is told as complete, and their logs of it land later. Listed behind the
     ledger, each shard that it has closed shows its children.
     """
-    origin, table = client.origin(), find_table(lake, logstore, client)
-    shards, now_s = tuple(client.shards()), client.now_s()
-    if table is None:
-        return Look(logstore, None, Ledger(origin.id), shards, now_s)
     # That the catalog was put back to an older state is found by a run, and by the finding `reconciled`: it
     # takes a list of a folder, which is what an object store charges most for, and this is asked each minute.
-    state = read_state(table, newest=False)
-    known = check_origin(state, origin, logstore.table).id
-    return Look(logstore, table, state.ledger(known), shards, now_s, state.paused_of(known))
+    table, ledger, paused = table_and_ledger(lake, logstore, client, newest=False)
+    return Look(logstore, table, ledger, tuple(client.shards()), client.now_s(), paused)

@@ -159,13 +159,7 @@ class Exporter(Collector):
         """
         counted = textfile.read_all({**self._tables})
         looked = {key: value for each in self._looked.values() for key, value in each.items()}
-        for name, about in LOOKED.items():
-            family = Metric(name, about, "gauge")
-            for (its, labelled), value in sorted(looked.items()):
-                if its == name:
-                    family.add_sample(name, dict(labelled), value)
-            if family.samples:
-                yield family
+        yield from textfile.families(looked, counters={}, gauges=LOOKED)
         levels = {key: value for key, value in looked.items() if key[0] == textfile.FINDING}
         yield from textfile.families(counted | levels)
 

@@ -8,11 +8,10 @@ open shard completes nothing.
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 
-from pipelines.landing.ledger.reading import tasks_of
-from pipelines.landing.table.contract import hour_place
+from pipelines.landing.contents.cells import rows_by_hour
+from pipelines.landing.table.contract import rows_of
 from pipelines.landing.watch.look import Look
 from sls_io.values.shard import are_whole
 from sls_io.values.window import HOUR_S
@@ -65,11 +64,5 @@ def sealing(
 def oldest_hour(table: Table, origin: str) -> int | None:
     """The oldest receive hour (since 1970) with rows of the origin, from the manifests alone; None where
     there is none, or the table's partitioning does not tell hours apart."""
-    places = {number: hour_place(spec, table.schema()) for number, spec in table.specs().items()}
-    hours = []
-    for task in tasks_of(table, table.scan(row_filter=EqualTo(term="__origin__", value=origin))):
-        place = places[task.file.spec_id]
-        if place is None:
-            return None
-        hours.append(int(task.file.partition[place]))
-    return min(hours, default=None)
+    there = rows_by_hour(table, rows_of(origin))
+    return None if None in there else min((hour for hour in there if hour is not None), default=None)

@@ -19,7 +19,7 @@ from pipelines.landing.ledger import codec, mirror
 from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.pinned import spoken
 from pipelines.landing.ledger.state import ancestry, check_newest, facts, origins_named, read_state
-from pipelines.landing.ledger.summary import summary_of, windows_of
+from pipelines.landing.ledger.summary import deed_in, summary_of, windows_of
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.watch.health import Latest, Level, TimeLeft, Unknown, Vitals, Waits, falling, rising
@@ -196,7 +196,7 @@ def _newest_landing(logstore: Logstore, table: Table) -> tuple[Snapshot | None, 
     for snapshot in ancestry(table):
         said = summary_of(snapshot)
         # What a person or a maintenance does names an origin, too, and is no landing.
-        if codec.VERB_KEY not in said and windows_of(snapshot)[0] in mine:
+        if deed_in(snapshot) is None and windows_of(snapshot)[0] in mine:
             return snapshot, True
         if any(f"{codec.LEDGER_PREFIX}{origin}" in said for origin in mine):
             oldest = snapshot

@@ -4,14 +4,11 @@ from dataclasses import asdict, dataclass
 
 from pyiceberg.table import Table
 
-from pipelines.landing.ledger import codec
 from pipelines.landing.ledger.reading import manifests_of
 from pipelines.landing.ledger.state import ancestry
-from pipelines.landing.ledger.summary import summary_bytes, summary_of
+from pipelines.landing.ledger.summary import deed_in, summary_bytes, total_of
 from pipelines.landing.ledger.values import Operation
 from sls_io.values.errors import amount
-
-_DIGITS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +57,10 @@ def wear(table: Table | None) -> Wear:
         return Wear()
     files = 0
     for snapshot in ancestry(table):
-        summary = summary_of(snapshot)
-        deed = codec.decode_deed(summary.get(codec.VERB_KEY, ""))
+        deed = deed_in(snapshot)
         if deed is not None and deed.operation is Operation.COMPACT:
             break
-        files += _number(summary.get("added-data-files", ""))
+        files += total_of(snapshot, "added-data-files") or 0
     snapshots = table.metadata.snapshots
     manifests = len(manifests_of(table, table.current_snapshot()))
     return Wear(files, len(snapshots), manifests, sum(map(summary_bytes, snapshots)))
-
-
-def _number(text: str) -> int:
-    """Of a summary that another engine may have written."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS_MAX else 0
