@@ -40,8 +40,7 @@ def test_compaction_between_write_and_publish_costs_a_try_and_no_page(started: W
 
     assert (report.rows, report.conflicts, report.replans) == (60, 1, 0)
     pulls.assert_none_twice()
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 @pytest.mark.fault("4b.conflict.commit")
@@ -58,11 +57,8 @@ def test_sparks_own_compaction_between_write_and_publish(started: World, spark_l
         started.counter,
     )
     world.land()
-    world.put(20)
-    world.emulator.admin.advance(120)
-    world.land()
-    world.put(30)
-    world.emulator.admin.advance(120)
+    world.land_more(20, pass_s=120)
+    world.put(30, pass_s=120)
     pulls = world.watch_pulls()
 
     def rewrite() -> None:
@@ -76,8 +72,7 @@ def test_sparks_own_compaction_between_write_and_publish(started: World, spark_l
 
     assert (report.rows, report.conflicts, report.replans) == (30, 1, 0)
     pulls.assert_none_twice()
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.assert_sound()
     counted = world.engine.session.sql("SELECT count(*) AS n FROM lake.bronze.compacted").collect()
     assert counted[0]["n"] == world.counter, "Spark sees the same table"
 
@@ -97,11 +92,9 @@ def test_a_table_that_somebody_made_again_of_its_own_rows_is_adopted(
     with pytest.raises(LedgerBroken, match="main begins anew behind the newest landing") as refused:
         world.land()
     assert refused.value.cures == (ADOPT,)
-    with world.client as client:
-        execute(world.lake, plan_adopt(world.lake, world.logstore, client))
+    world.carried_out(plan_adopt)
     assert world.ledger == ledger
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.assert_sound()
 
 
 @pytest.mark.spark
@@ -114,9 +107,7 @@ def test_what_a_refusal_names_runs_in_spark_as_it_is_printed(started: World, spa
     world = World(started.emulator, spark_lake, own, started.engine, started.counter)
     world.land()
     world.emulator.admin.advance(HOUR_S)
-    world.put(20)
-    world.emulator.admin.advance(HOUR_S)
-    world.land()
+    world.land_more(20, pass_s=HOUR_S)
     sql, name = started.engine.session.sql, "lake.bronze.partitioned"
     rewrite = "rewrite_data_files(table => 'bronze.partitioned', options => map('rewrite-all', 'true'))"
     for field in ("__origin__", "hours(__receive_hour__)"):
@@ -212,8 +203,7 @@ def test_a_partition_field_added_in_between_makes_the_run_plan_again(started: Wo
     assert (report.rows, report.replans) == (60, 1)
     newest = {f.file.spec_id for f in started.table.scan().plan_files()}
     assert newest == {0, started.table.spec().spec_id}
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_a_partition_field_that_a_window_does_not_settle_is_refused(started: World) -> None:
@@ -295,8 +285,7 @@ def test_a_second_logstore_lands_into_the_same_table(started: World) -> None:
 @pytest.mark.fault("4b.rollback.plan")
 def test_rows_without_a_ledger_are_refused(world: World) -> None:
     """Somebody filled the table before sls-lake came: where these rows are from nobody can say."""
-    world.put(10)
-    world.at(HOUR0_S + 120)
+    world.put(10, until_s=HOUR0_S + 120)
     world.lake.ensure(world.logstore.table, Contract.from_columns(world.logstore.columns))
     append_by_hand(world)
     before = world.table.metadata.current_snapshot_id

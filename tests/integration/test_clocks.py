@@ -18,8 +18,7 @@ def test_spark_reads_a_table_that_clocks_ahead_and_behind_have_landed_into(
     needs.spark_jars()
     mine = World(world.emulator, shared_lake, world.changed(table="bronze.clocks"), world.engine)
     for off_s in (600.0, 0.0, -120.0, 0.0):
-        mine.put(10)
-        mine.emulator.admin.advance(60)
+        mine.put(10, pass_s=60)
         mine.land(clock=Stepped(off_s))
 
         assert_snapshots_in_order(mine)

@@ -45,11 +45,8 @@ def sealed(world: World) -> World:
 def fill(world: World) -> World:
     for minute in (2, 30, 62, 90):
         world.at(HOUR0_S + 60 * (minute - 1))
-        world.put(20)
-        world.at(HOUR0_S + 60 * minute)
-        world.land()
-    world.put(20)
-    world.at(HOUR0_S + 60 * 100)
+        world.land_more(20, until_s=HOUR0_S + 60 * minute)
+    world.put(20, until_s=HOUR0_S + 60 * 100)
     return world
 
 
@@ -82,8 +79,7 @@ def orphan(world: World, name: str = "left-behind.parquet", days: float = 3) -> 
 
 def proved(world: World) -> None:
     """Every log once, the table's own proof, and the tag where landings look for it."""
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.assert_sound()
     assert TAG in world.table.metadata.refs
     check_ancestry(world.table)
 
@@ -137,18 +133,14 @@ def test_a_file_that_would_be_written_alone_stays_as_it_is(sealed: World) -> Non
 
 def test_an_hour_that_one_shard_has_not_passed_is_left_alone(world: World) -> None:
     for minute in (2, 30, 50):
-        world.put(20)
-        world.at(HOUR0_S + 60 * minute)
-        world.land()
+        world.land_more(20, until_s=HOUR0_S + 60 * minute)
     assert maintainer(world).execute(["compact"]).compacted == ()
 
 
 def test_bloom_filters_that_the_table_asks_for_are_in_what_lands_and_in_what_is_compacted(
     world: World,
 ) -> None:
-    world.put(20)
-    world.at(HOUR0_S + 60)
-    world.land()
+    world.land_more(20, until_s=HOUR0_S + 60)
     before = {Path(path) for path in world.published()}
     asked = {f"write.parquet.bloom-filter-enabled.column.{name}": "true" for name in ("n", "not_there")}
     with world.table.transaction() as transaction:
@@ -568,12 +560,8 @@ def test_spark_reads_the_table_after_every_step(sealed: World, spark_lake: Lake)
         sealed.counter,
     )
     world.land()
-    world.put(20)
-    world.emulator.admin.advance(3600)
-    world.land()
-    world.put(20)
-    world.emulator.admin.advance(3600)
-    world.land()
+    world.land_more(20, pass_s=3600)
+    world.land_more(20, pass_s=3600)
 
     def counted() -> int:
         rows = world.engine.session.sql("SELECT count(*) AS n FROM lake.bronze.maintained").collect()
