@@ -30,6 +30,7 @@ from tests.worlds.changed_table import append_by_hand, compact, roll_back
 from tests.worlds.command_line import Command
 from tests.worlds.lossy_catalog import lossy
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, World
+from tests.worlds.spark_table import counted, in_spark, rewrite
 from tests.worlds.two_logstores import second_logstore
 from tests.worlds.two_runs import At
 
@@ -550,37 +551,22 @@ def test_nothing_landed_is_nothing_to_maintain(world: World, command: Command) -
 
 @pytest.mark.spark
 def test_spark_reads_the_table_after_every_step(sealed: World, spark_lake: Lake) -> None:
-    world = World(
-        sealed.emulator,
-        spark_lake,
-        sealed.changed(
-            table="bronze.maintained", group=sealed.logstore.group.model_dump() | {"name": "spark"}
-        ),
-        sealed.engine,
-        sealed.counter,
-    )
+    world = in_spark(sealed, spark_lake, "maintained")
     world.land()
     world.land_more(20, pass_s=3600)
     world.land_more(20, pass_s=3600)
-
-    def counted() -> int:
-        rows = world.engine.session.sql("SELECT count(*) AS n FROM lake.bronze.maintained").collect()
-        return int(rows[0]["n"])
 
     tidy = maintainer(world, manifests_max=1, snapshots_max=2)
     for step in STEPS:
         age(sorted(on_disk(world)))
         tidy.execute([step])
-        assert counted() == world.counter
-    world.engine.session.sql(
-        "CALL lake.system.rewrite_data_files(table => 'bronze.maintained', strategy => 'sort', "
-        "sort_order => 'n DESC', options => map('rewrite-all', 'true'), "
-        "where => \"__receive_hour__ >= TIMESTAMP '2020-01-01 00:00:00+00'\")"
-    ).collect()
+        assert counted(world) == world.counter
+    since = "\"__receive_hour__ >= TIMESTAMP '2020-01-01 00:00:00+00'\""
+    rewrite(world, f", strategy => 'sort', sort_order => 'n DESC', where => {since}")
     in_order = {path: pq.read_table(path).column("n").to_pylist() for path in world.published()}
     assert all(values == sorted(values, reverse=True) for values in in_order.values())
     tidy.execute()
     assert set(world.published()) == set(in_order), "what another engine has put in order stays so"
     world.land()
-    assert counted() == world.counter
+    assert counted(world) == world.counter
     proved(world)

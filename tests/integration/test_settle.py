@@ -18,11 +18,11 @@ from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from sls_io.values.cures import Do
 from sls_io.values.errors import Breach, LedgerBroken
-from tests import needs
 from tests.worlds.changed_table import append_by_hand, compact, damage, invent, roll_back
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 from tests.worlds.printed_cures import named
+from tests.worlds.spark_table import counted, expire, in_spark
 from tests.worlds.two_hours import refused, snapshots, started
 from tests.worlds.two_logstores import second_logstore
 
@@ -222,24 +222,18 @@ def test_what_cannot_be_proven_is_not_rolled_back(started: World, command: Comma
 
 @pytest.mark.spark
 def test_spark_reads_and_expires_a_table_that_was_rolled_back_and_forth(
-    world: World, shared_lake: Lake
+    world: World, spark_lake: Lake
 ) -> None:
     """The new snapshots list old manifests: expiry by another engine must not take their files."""
-    needs.spark_jars()
-    table = "bronze.settled"
-    mine = World(world.emulator, shared_lake, world.changed(table=table), world.engine, world.counter)
+    mine = in_spark(world, spark_lake, "settled")
     for _ in range(2):
         mine.land_more(10, pass_s=120)
     _, wanted, newest = snapshots(mine)
     for target, rows in ((wanted, 10), (newest, 20)):
-        execute(shared_lake, plan_rollback(shared_lake, table, target))
-        counted = mine.engine.session.sql(f"SELECT count(*) AS n FROM lake.{table}").collect()
-        assert counted[0]["n"] == rows
+        execute(spark_lake, plan_rollback(spark_lake, mine.logstore.table, target))
+        assert counted(mine) == rows
 
-    mine.engine.session.sql(
-        f"CALL lake.system.expire_snapshots(table => '{table}', retain_last => 1, "
-        "older_than => TIMESTAMP '2100-01-01 00:00:00')"
-    ).collect()
+    expire(mine)
 
     assert len(mine.table.metadata.snapshots) == 1
     assert mine.land_more(10, pass_s=120).rows == 10

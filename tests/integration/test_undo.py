@@ -15,10 +15,10 @@ from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.table.lake import Lake
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError
-from tests import needs
 from tests.worlds.changed_table import append_by_hand, compact
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.spark_table import counted, expire, in_spark
 from tests.worlds.three_hours import HOUR, NEXT, fill, hours_in_table, started, undo_of
 from tests.worlds.two_hours import snapshots
 from tests.worlds.two_runs import At
@@ -220,36 +220,23 @@ def test_an_hour_that_expired_in_the_service_is_withdrawn_by_its_rows(started: W
 
 
 @pytest.mark.spark
-def test_spark_reads_and_expires_a_table_after_an_undo_and_a_rollback(
-    world: World, shared_lake: Lake
-) -> None:
-    needs.spark_jars()
-    table = "bronze.undone"
-    mine = World(world.emulator, shared_lake, world.changed(table=table), world.engine, world.counter)
+def test_spark_reads_and_expires_a_table_after_an_undo_and_a_rollback(world: World, spark_lake: Lake) -> None:
+    mine = in_spark(world, spark_lake, "undone")
     for _ in range(3):
         mine.land_more(10, pass_s=3600)
     newest = snapshots(mine)[-1]
     hour = min(mine.reports[0].hours) if mine.reports[0].hours else HOUR0
 
-    def counted() -> int:
-        return int(mine.engine.session.sql(f"SELECT count(*) AS n FROM lake.{table}").collect()[0]["n"])
-
-    def expire() -> None:
-        mine.engine.session.sql(
-            f"CALL lake.system.expire_snapshots(table => '{table}', retain_last => 1, "
-            "older_than => TIMESTAMP '2100-01-01 00:00:00')"
-        ).collect()
-
-    rows = counted()
+    rows = counted(mine)
     planned = undo_of(mine, hour)
-    execute(shared_lake, planned)
-    assert counted() == rows - planned.view.rows
-    execute(shared_lake, plan_rollback(shared_lake, table, newest))
-    assert counted() == rows
-    expire()
-    assert counted() == rows
+    execute(spark_lake, planned)
+    assert counted(mine) == rows - planned.view.rows
+    execute(spark_lake, plan_rollback(spark_lake, mine.logstore.table, newest))
+    assert counted(mine) == rows
+    expire(mine)
+    assert counted(mine) == rows
     mine.assert_each_log_once()
-    execute(shared_lake, undo_of(mine, hour))
-    expire()
-    assert counted() == rows - planned.view.rows
+    execute(spark_lake, undo_of(mine, hour))
+    expire(mine)
+    assert counted(mine) == rows - planned.view.rows
     mine.assert_proved()
