@@ -15,7 +15,6 @@ from pipelines.landing.recovery.adopt import plan_adopt
 from pipelines.landing.table.commands import LAND
 from sls_io.values.errors import LedgerBroken, SlsError
 from sls_io.values.window import HOUR_S
-from tests.faults.judge import assert_whole, pass_by
 from tests.worlds.one_logstore import PROJECT, World
 from tests.worlds.wrong_answers import LOW, all_right, backfill, tell
 
@@ -38,15 +37,14 @@ def says(world: World, shard: int, asked: str, cursor: int, *, times: int | None
 
 def put(world: World, rows: int = 20, *, key: str | None = None) -> None:
     """Logs, and then a minute."""
-    world.put(rows, key=key)
-    pass_by(world, 60)
+    world.put(rows, key=key, pass_s=60)
 
 
 @pytest.fixture
 def two_hours(quick: World) -> World:
     """Logs of one receive hour and of the next but one, and nothing has landed."""
     put(quick)
-    pass_by(quick, 2 * HOUR_S)
+    quick.pass_by(2 * HOUR_S)
     put(quick)
     return quick
 
@@ -79,7 +77,7 @@ def test_a_begin_that_is_told_wrong_at_the_first_start_costs_no_log(
     quick.land()
     all_right(quick)
     quick.land()
-    assert_whole(quick)
+    quick.assert_whole()
     assert (quick.ledger.shards[0].gaps, quick.land().readable) == ((), ())
 
 
@@ -107,7 +105,7 @@ def test_logs_before_a_wrong_begin_are_said_by_each_run_and_by_verify_and_the_na
     assert entry.landed.pairs == ((begin, entry.frontier),)
     assert (entry.start, entry.rows > before) == (start, True)
     assert world.land().readable == ()
-    assert_whole(world)
+    world.assert_whole()
 
 
 def test_a_begin_of_a_child_that_is_always_told_wrong_is_said_and_its_logs_land(quick: World) -> None:
@@ -115,7 +113,7 @@ def test_a_begin_of_a_child_that_is_always_told_wrong_is_said_and_its_logs_land(
     quick.land()
     quick.emulator.admin.split(PROJECT, quick.logstore.service.logstore, 0)
     put(quick, 30, key=LOW)
-    pass_by(quick, 2 * HOUR_S)
+    quick.pass_by(2 * HOUR_S)
     put(quick, 10, key=LOW)
     with quick.client as client:
         late = int(client.cursor_at(2, int(client.now_s()) - HOUR_S))
@@ -130,7 +128,7 @@ def test_a_begin_of_a_child_that_is_always_told_wrong_is_said_and_its_logs_land(
     (said,) = quick.land().readable
     assert quick.proof().shards[2].problems == (said.removeprefix("shard 2: "),)
     backfill(quick, said)
-    assert_whole(quick)
+    quick.assert_whole()
 
 
 def test_logs_before_a_wrong_begin_are_said_of_a_closed_shard_too(two_hours: World) -> None:
@@ -144,14 +142,14 @@ def test_logs_before_a_wrong_begin_are_said_of_a_closed_shard_too(two_hours: Wor
     assert not world.proof().ok
     backfill(world, said)
     assert world.ledger.shards[0].closed
-    assert_whole(world)
+    world.assert_whole()
 
 
 def test_retention_that_takes_the_logs_before_a_wrong_begin_ends_what_is_said(two_hours: World) -> None:
     world = two_hours
     begun_late(world)
     assert not world.proof().ok
-    pass_by(world, 30 * 86_400 - HOUR_S)
+    world.pass_by(30 * 86_400 - HOUR_S)
     world.land()
     assert world.land().readable == ()
     assert world.proof().ok
@@ -187,8 +185,7 @@ def chosen_by_a_person(world: World) -> None:
     """Rows are lost, and a person lets shards begin at their end."""
     world.land()
     world.table.delete(EqualTo(term="__shard__", value=0))
-    with world.client as client:
-        planned = plan_adopt(world.lake, world.logstore, client, at="latest", without_missing=True)
+    planned = world.asked(plan_adopt, at="latest", without_missing=True)
     execute(world.lake, planned)
 
 
@@ -268,7 +265,7 @@ def test_a_shard_that_begins_beyond_its_end_is_said_with_the_verb_that_mends_it(
     assert "the next live run lets the shard begin anew" in said
     (line,) = quick.land().readable
     assert f"begins at {at[low][0]} and no longer at {at[high][0]}: the service told a wrong begin" in line
-    assert_whole(quick)
+    quick.assert_whole()
 
 
 def test_a_fill_says_that_a_live_run_is_first_where_a_shard_begins_beyond_its_end(quick: World) -> None:
@@ -284,8 +281,7 @@ def test_a_fill_says_that_a_live_run_is_first_where_a_shard_begins_beyond_its_en
         quick.land(mode="fill", hours=(hour, hour + 1))
     assert broken.value.cures == (LAND,)
     quick.land()
-    quick.assert_each_log_once()
-    quick.assert_proved()
+    quick.assert_sound()
 
 
 def test_an_end_that_is_told_too_low_now_moves_no_start(quick: World) -> None:
@@ -315,7 +311,7 @@ def test_a_begin_beyond_the_end_names_no_gap_when_retention_took_logs_as_well(qu
 
     all_right(quick)
     for _ in range(3):
-        pass_by(quick, 60)
+        quick.pass_by(60)
         quick.land()
     assert all(gap.end <= end for gap in quick.ledger.shards[0].gaps)
     landed = quick.identities()
@@ -363,7 +359,7 @@ def seen_late(quick: World, days: int) -> tuple[int, int]:
     all_right(quick)
     quick.emulator.admin.split(PROJECT, quick.logstore.service.logstore, 0)
     put(quick, 10, key=LOW)
-    pass_by(quick, days * 86_400)
+    quick.pass_by(days * 86_400)
     put(quick, 10, key=LOW)
     child = next(shard for shard, (begin, end) in heads(quick).items() if shard > 1 and begin < end)
     return child, heads(quick)[child][0]

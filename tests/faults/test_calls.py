@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from sls_io.values.errors import SlsError
-from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
 from tests.worlds.one_logstore import World
 from tests.worlds.two_runs import At
 
@@ -28,11 +27,6 @@ KINDS: dict[str, tuple[dict[str, Any], ...]] = {
         {"do": "error", "status": 429, "code": "TooManyRequests"},
     ),
 }
-
-
-def ask(world: World, **fault: Any) -> int:
-    """A fault that meets this world only."""
-    return world.emulator.admin.fault(logstore=world.logstore.service.logstore, **fault)
 
 
 @pytest.mark.parametrize(
@@ -60,15 +54,14 @@ def test_a_fault_that_passes_costs_a_try(started: World, calls: tuple[str, ...],
     rows = 60
     for call in calls:
         for fault in KINDS[kind]:
-            asked = ask(started, call=call, **fault)
+            asked = started.fault(call=call, **fault)
 
             report = started.land()
 
             assert started.emulator.admin.wait(asked, 1)["hits"] == 1, (call, fault)
             assert report.rows == rows, (call, fault)
-            started.put(rows := 10)
-            started.emulator.admin.advance(60)
-    assert_next_run_lands(started, 10)
+            started.put(rows := 10, pass_s=60)
+    started.assert_next_lands(10)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +88,7 @@ def test_a_fault_that_stays_is_one_error_and_nothing_moves(
     started: World, call: str, fault: dict[str, Any]
 ) -> None:
     before, checkpoints = started.table.metadata.current_snapshot_id, started.checkpoints()
-    asked = ask(started, call=call, times=None, **fault)
+    asked = started.fault(call=call, times=None, **fault)
 
     with pytest.raises(SlsError) as raised:
         started.land()
@@ -104,21 +97,21 @@ def test_a_fault_that_stays_is_one_error_and_nothing_moves(
     started.emulator.admin.remove(asked)
     assert started.table.metadata.current_snapshot_id == before
     assert started.checkpoints() == checkpoints
-    assert_next_run_lands(started, 60)
+    started.assert_next_lands(60)
 
 
 @pytest.mark.fault("4a.1.late", "4a.3.late")
 @pytest.mark.parametrize("call", ["heartbeat", "pull_logs"])
 def test_an_answer_after_the_deadline_is_nobodys(started: World, call: str) -> None:
     """The held answer comes when the run is over; its connection is not used again."""
-    held = ask(started, do="hold_reply", call=call)
+    held = started.fault(do="hold_reply", call=call)
     group = {**started.logstore.group.model_dump(), "patience_s": 5}
 
     report = started.land(logstore=started.changed(group=group))
     started.emulator.admin.release(held)
 
     assert report.rows == 60
-    assert_next_run_lands(started, 0)
+    started.assert_next_lands(0)
 
 
 @pytest.mark.fault("4a.2.late", "4b.overlap.commit")
@@ -127,7 +120,7 @@ def test_a_plan_from_answers_that_came_late_is_refused_at_the_commit(started: Wo
     won: list[int] = []
 
     def meanwhile() -> None:
-        held = ask(started, do="hold_reply", call="get_cursor")
+        held = started.fault(do="hold_reply", call="get_cursor")
         threads.append(threading.Thread(target=overtake, args=(held,)))
         threads[0].start()
 
@@ -143,7 +136,7 @@ def test_a_plan_from_answers_that_came_late_is_refused_at_the_commit(started: Wo
 
     assert won == [60]
     assert (late.rows, late.replans, late.snapshot_id) == (0, 0, None), "it lets go"
-    assert_next_run_lands(started, 0)
+    started.assert_next_lands(0)
 
 
 @pytest.mark.parametrize(
@@ -161,27 +154,25 @@ def test_a_checkpoint_that_meets_a_fault_is_there_at_last_and_the_landing_stands
     """A write is not sent twice when nobody knows what became of it: that one waits for the next run."""
     for call in CHECKPOINTS:
         for fault in KINDS[kind]:
-            asked = ask(started, call=call, **fault)
+            asked = started.fault(call=call, **fault)
 
             assert started.land().rows == (60 if started.counter == 80 else 10)
 
             assert started.emulator.admin.wait(asked, 1)["hits"] == 1, (call, fault)
             if at_once:
-                assert_whole(started)
+                started.assert_whole()
             started.land()
-            assert_whole(started)
-            started.put(10)
-            started.emulator.admin.advance(60)
+            started.assert_whole()
+            started.put(10, pass_s=60)
 
 
 @pytest.mark.fault("4a.6.late")
 def test_an_old_checkpoint_that_arrives_late_is_overwritten_by_the_next_run(started: World) -> None:
     """The service takes it: the name is the same. The table knows better."""
-    held = ask(started, do="hold", call="save_checkpoint", shard=0)
+    held = started.fault(do="hold", call="save_checkpoint", shard=0)
     started.land()
     assert started.emulator.admin.wait(held)["hits"] == 1
-    started.put(20)
-    started.emulator.admin.advance(60)
+    started.put(20, pass_s=60)
     frontier = started.ledger.shards[0].frontier
     started.land()
     assert (started.checkpoints()[0] or 0) > frontier
@@ -191,7 +182,7 @@ def test_an_old_checkpoint_that_arrives_late_is_overwritten_by_the_next_run(star
     assert any(looks), "the late one never arrived"
     started.land()
 
-    assert_whole(started)
+    started.assert_whole()
 
 
 @pytest.mark.parametrize(
@@ -210,17 +201,16 @@ def test_a_release_that_meets_a_fault_says_nothing_and_the_timeout_does_the_same
         faults: list[int] = []
 
         def begin(fault: dict[str, Any] = fault, faults: list[int] = faults) -> None:
-            faults.append(ask(started, call="heartbeat", times=None, **fault))
+            faults.append(started.fault(call="heartbeat", times=None, **fault))
 
         assert started.land(on_event=At("release", begin)).rows in (60, 10)
         assert started.emulator.admin.wait(faults[0], 1)["hits"] >= 1
         started.emulator.admin.remove(faults[0])
-        assert_whole(started)
-        started.put(10)
-        pass_by(started)
+        started.assert_whole()
+        started.put(10, pass_s=31)
     other = started.with_holder("another")
     assert started.land(logstore=other).rows == 10, "one timeout later the shards are free"
-    assert_whole(started)
+    started.assert_whole()
 
 
 @pytest.mark.parametrize(
@@ -246,7 +236,7 @@ def test_a_heartbeat_beside_the_work_that_meets_a_fault_costs_nothing(
     def on_event(name: str) -> None:
         names.append(name)
         if name == "write":
-            asked = ask(started, call="heartbeat", **fault)
+            asked = started.fault(call="heartbeat", **fault)
             met.append(started.emulator.admin.wait(asked))
 
     report = started.land(on_event=on_event)
@@ -254,4 +244,4 @@ def test_a_heartbeat_beside_the_work_that_meets_a_fault_costs_nothing(
     assert met[0]["hits"] == 1
     assert "claim.lost" not in names
     assert (report.rows, report.replans) == (60, 0)
-    assert_whole(started)
+    started.assert_whole()

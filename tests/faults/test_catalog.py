@@ -10,7 +10,6 @@ from pyiceberg.exceptions import CommitStateUnknownException, ServerError, Servi
 
 from sls_io.values.clock import SystemClock
 from sls_io.values.errors import LandingUnknown, TransportError
-from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
 from tests.worlds.catalog_outage import Outage
 from tests.worlds.lossy_catalog import lossy_catalog
 from tests.worlds.one_logstore import World
@@ -49,7 +48,7 @@ def test_a_step_that_needs_no_catalog_does_not_notice_an_outage(
 
     assert started.land(on_event=on_event).rows == 60
     assert seen == [step, f"{step}.done"]
-    assert_whole(started)
+    started.assert_whole()
 
 
 @pytest.mark.fault("4a.6.catalog_down")
@@ -67,7 +66,7 @@ def test_a_checkpoint_that_cannot_be_compared_with_the_table_is_put_off(
 
     assert started.land(on_event=on_event).rows == 60
     assert started.checkpoints() == before
-    assert_next_run_lands(started, 0)
+    started.assert_next_lands(0)
 
 
 @pytest.mark.fault("4a.8.catalog_down")
@@ -75,16 +74,14 @@ def test_the_claim_is_renewed_while_the_catalog_is_away(started: World, outage: 
     def on_event(name: str) -> None:
         if name == "write":
             outage.begin()
-            beat = started.emulator.admin.fault(
-                "observe", call="heartbeat", logstore=started.logstore.service.logstore
-            )
+            beat = started.fault("observe", call="heartbeat")
             started.emulator.admin.wait(beat)
             outage.end()
 
     report = started.land(on_event=on_event)
 
     assert (report.rows, report.replans) == (60, 0)
-    assert_whole(started)
+    started.assert_whole()
 
 
 @pytest.mark.fault("4a.2.catalog_down")
@@ -96,7 +93,7 @@ def test_without_a_catalog_nothing_is_planned(started: World, outage: Outage) ->
 
     outage.end()
     assert started.checkpoints() == checkpoints
-    assert_next_run_lands(started, 60)
+    started.assert_next_lands(60)
 
 
 @pytest.mark.fault("4a.5a.catalog_down")
@@ -111,7 +108,7 @@ def test_a_catalog_that_is_down_at_the_commit_leaves_it_to_the_next_run(
     outage.end()
     assert started.checkpoints() == checkpoints
     assert started.files() >= files
-    assert_next_run_lands(started, 60)
+    started.assert_next_lands(60)
 
 
 @pytest.mark.fault("4a.5a.catalog_down")
@@ -132,7 +129,7 @@ def test_a_catalog_that_comes_back_within_the_reload_costs_a_try(started: World,
     report = started.land(on_event=Back())
 
     assert (report.rows, report.conflicts, report.replans) == (60, 1, 0)
-    assert_whole(started)
+    started.assert_whole()
 
 
 @pytest.mark.parametrize(
@@ -155,7 +152,7 @@ def test_an_answer_is_lost_and_the_catalog_goes_away(
 
     outage.end()
     assert started.checkpoints() == checkpoints
-    assert_next_run_lands(started, rows_after)
+    started.assert_next_lands(rows_after)
 
 
 class Waiting(SystemClock):
@@ -183,7 +180,7 @@ def test_the_question_what_became_of_a_commit_is_asked_until_it_is_answered(
     assert clock.waits == 1
     assert (report.rows, report.conflicts, report.replans) == (60, 0, 0)
     assert catalog.snapshots == [[report.snapshot_id]]
-    assert_whole(started)
+    started.assert_whole()
 
 
 @contextmanager
@@ -217,7 +214,7 @@ def test_a_catalog_that_hangs_is_given_up_at_the_deadline_and_the_late_request_l
     report = started.land(on_event=on_event, publish_deadline_s=0.3)
 
     assert seen and report.rows == 60
-    assert_next_run_lands(started, 0)
+    started.assert_next_lands(0)
 
 
 ANSWERS = {
@@ -240,13 +237,12 @@ def test_an_error_of_the_catalog_says_nothing_and_the_table_is_asked(started: Wo
     landed = started.land()
     assert (landed.rows, landed.conflicts) == (60, 0)
     assert catalog.snapshots == [[landed.snapshot_id]]
-    started.put(10)
-    pass_by(started)
+    started.put(10, pass_s=31)
     catalog.script.append("refused")
     again = started.land()
 
     assert (again.rows, again.conflicts) == (10, 1)
-    assert_whole(started)
+    started.assert_whole()
 
 
 class Slept(SystemClock):
@@ -270,7 +266,7 @@ def test_a_catalog_that_refuses_a_burst_of_tries_is_asked_ever_more_slowly(start
     assert (report.rows, report.conflicts, report.replans) == (60, 12, 0)
     assert len(clock.slept) == 9, "the first tries follow at once: that is a lost race"
     assert sum(clock.slept) > 1.0
-    assert_whole(started)
+    started.assert_whole()
 
 
 @pytest.mark.fault("4a.5a.disk_full")
@@ -287,7 +283,7 @@ def test_a_catalog_whose_disk_is_full_is_asked_three_times_and_named(started: Wo
     assert started.lake.place in text and "OSError: file too large" in text and "Make room" in text
     assert started.table.metadata == before
     catalog.script.clear()
-    assert_next_run_lands(started, 60)
+    started.assert_next_lands(60)
 
 
 @pytest.mark.fault("4a.5a.refused")
@@ -305,7 +301,7 @@ def test_a_catalog_that_takes_nothing_of_an_unchanged_table_is_named_with_its_er
     assert len(catalog.snapshots) == 20
     assert started.lake.place in text and "ServiceUnavailableError" in text and "hunter2" not in text
     catalog.script.clear()
-    assert_next_run_lands(started, 60)
+    started.assert_next_lands(60)
 
 
 @pytest.mark.fault("4a.5b.late", "4a.5a.late")
@@ -317,9 +313,7 @@ def test_a_commit_that_arrives_twice_is_refused_the_second_time(started: World) 
     report = started.land()
 
     assert (report.rows, report.conflicts) == (60, 0)
-    started.put(10)
-    pass_by(started)
-    assert started.land().rows == 10
+    assert started.land_more(10, pass_s=31).rows == 10
     catalog.deliver()
     assert catalog.deliveries == ["CommitFailedException"]
-    assert_next_run_lands(started, 0)
+    started.assert_next_lands(0)

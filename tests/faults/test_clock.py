@@ -6,7 +6,6 @@ older than the one before it. What a driver and its executors share is the servi
 
 import pytest
 
-from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
 from tests.worlds.lossy_catalog import lossy_catalog
 from tests.worlds.one_logstore import World
 from tests.worlds.wrong_clocks import MINUTES_S, Stepped, assert_snapshots_in_order
@@ -40,9 +39,8 @@ def test_a_clock_that_jumps_at_a_step_changes_nothing(started: World, step: str,
     assert (report.rows, report.replans) == (60, 0)
     assert abs(report.until_s + started.logstore.budget.settle_s - started.emulator.admin.now()) < 30
     assert_snapshots_in_order(started)
-    started.put(10)
-    pass_by(started)
-    assert_next_run_lands(started, 10)
+    started.put(10, pass_s=31)
+    started.assert_next_lands(10)
     assert_snapshots_in_order(started)
 
 
@@ -55,14 +53,12 @@ def test_a_clock_that_jumps_beside_a_renewal_ends_no_claim(started: World, minut
         names.append(name)
         if name == "write.done":
             clock.off_s = minutes_s
-            beat = started.emulator.admin.fault(
-                "observe", call="heartbeat", logstore=started.logstore.service.logstore
-            )
+            beat = started.fault("observe", call="heartbeat")
             started.emulator.admin.wait(beat)
 
     assert started.land(clock=clock, on_event=on_event).rows == 60
     assert "claim.lost" not in names
-    assert_whole(started)
+    started.assert_whole()
 
 
 @pytest.mark.fault("4a.3.clock", "4a.4.clock")
@@ -71,7 +67,7 @@ def test_executors_and_driver_need_not_agree_on_the_time(started: World, minutes
     """The run's time is counted by the service's clock: with the driver's, executors that are ahead by
     more than it would land nothing, run after run."""
     assert started.land(clock=Stepped(minutes_s)).rows == 60
-    assert_whole(started)
+    started.assert_whole()
 
 
 @pytest.mark.fault("4a.5a.stop")
@@ -80,8 +76,7 @@ def test_a_run_that_wakes_after_half_the_sweeps_floor_publishes_none_of_its_old_
 ) -> None:
     """It slept for thirteen hours between write and publish; the sweep may be about to take its files. A
     refresh, which a sweep begins with, has moved the table, so its first try is refused."""
-    started.put(40)
-    started.emulator.admin.advance(60)
+    started.put(40, pass_s=60)
     clock = Stepped()
     old: set[str] = set()
     before = started.data_files()
@@ -99,5 +94,4 @@ def test_a_run_that_wakes_after_half_the_sweeps_floor_publishes_none_of_its_old_
     assert (report.rows, report.replans) == (100, 1)
     assert old and not old & set(started.published())
     assert old <= started.data_files(), "only the sweep deletes"
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()

@@ -11,7 +11,6 @@ from pipelines.landing.table import commands
 from pipelines.landing.table.commands import shown
 from sls_io.values.errors import ConfigError, LedgerBroken
 from sls_io.values.window import HOUR_S
-from tests.faults.judge import assert_whole
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World
 
@@ -97,8 +96,7 @@ def test_a_column_of_ours_under_another_id_is_refused_and_comes_back_with_its_va
     now = {field.name: field for field in world.table.schema().fields}
     assert {name: now[name] for name in fields} == fields
     assert rows(world) == before
-    assert world.land().rows == 20
-    assert_whole(world)
+    world.assert_next_lands(20)
 
 
 def n_dropped(world: World) -> None:
@@ -146,7 +144,7 @@ def test_a_declared_column_is_not_begun_anew_in_silence_and_comes_back_with_its_
     assert rows(world) == before
     assert world.land().rows == 20
     assert {row["n"] for row in rows(world)} == set(range(60))
-    assert_whole(world)
+    world.assert_whole()
 
 
 @pytest.mark.parametrize("made", [n_dropped, n_begun_anew])
@@ -170,9 +168,7 @@ def test_a_column_that_is_declared_no_more_may_be_dropped_or_renamed(world: Worl
     assert world.land().rows == 20
     change(world, lambda u: u.delete_column("status"))
     world.logstore = world.changed(columns={"m": "long"})
-    world.put(20)
-    world.emulator.admin.advance(HOUR_S)
-    assert world.land().rows == 20
+    assert world.land_more(20, pass_s=HOUR_S).rows == 20
     world.assert_proved()
     assert {row["m"] for row in world.table_rows()} == {*range(40), None}
 
@@ -192,7 +188,7 @@ def test_columns_of_other_engines_stay_when_ours_are_put_back(world: World, comm
     assert (ids[f"n_{own['n']}"], ids[f"status_{own['status']}"]) == (own["n"], own["status"])
     assert world.land().rows == 20
     assert command(*RESTORE, "--execute")["committed"] is None
-    assert_whole(world)
+    world.assert_whole()
 
 
 def test_a_column_of_ours_that_was_made_optional_is_required_again(world: World, command: Command) -> None:

@@ -104,14 +104,9 @@ def test_columns_that_other_engines_added_are_named_as_they_are(world: World) ->
         quoted = name.replace('"', '""')
         with pytest.raises(ConfigError, match="nothing to do"):
             remove(world, f"\"{quoted}\" = 'x'")
-        with world.client as client:
-            planned = plan_forget_where(
-                world.lake, world.logstore, client, f'"{quoted}" is null and "{quoted}" is null and n = 101'
-            )
+        planned = world.asked(plan_forget_where, f'"{quoted}" is null and "{quoted}" is null and n = 101')
         assert planned.view.rows == 1 and name in planned.view.what
     assert remove(world, '"a b" is null and "日志" is null and n = 101') == 1
-    world.put(10)
-    world.emulator.admin.advance(2 * HOUR_S)
-    world.land()
+    world.land_more(10, pass_s=2 * HOUR_S)
     assert Maintainer(world.logstore, world.lake).execute(["compact"]).compacted
     world.assert_proved()

@@ -18,7 +18,6 @@ from pipelines.landing.operations.mend import plan_mend
 from sls_io.decoding.causes import Cause
 from sls_io.emulator import Emulator
 from sls_io.wire.loggroup import frame, varint
-from tests.faults.judge import assert_whole
 from tests.worlds.one_logstore import World, group
 
 LOW = "0" * 32
@@ -63,17 +62,14 @@ def test_a_text_that_cannot_be_bounded_lands_and_rows_beside_it_can_be_forgotten
     put(quick, group([{"n": "1", "s": value}, {"n": "2", "s": "x"}], topic=value))
     assert quick.land().rows == 2
     put(quick, group([{"n": "3", "s": value}]))
-    assert quick.land().rows == 1
-    assert_whole(quick)
+    quick.assert_next_lands(1)
     quick.emulator.admin.advance(7200)
     quick.land()
 
     look = partial(look_at, quick.lake, quick.logstore.table)
     for each in compactions(look, plan_compaction(look())):
         execute(quick.lake, each.planned)
-    with quick.client as client:
-        planned = plan_forget_where(quick.lake, quick.logstore, client, "n = 2")
-        execute(quick.lake, planned)
+    quick.carried_out(plan_forget_where, "n = 2")
 
     assert [r["s"] for r in by_place(quick)] == [value, value]
     quick.assert_proved()
@@ -88,7 +84,7 @@ def test_an_unknown_group_of_fields_beside_a_misfit_value_lands(quick: World) ->
 
     assert (report.rows, report.error_rows, 0 in report.waits) == (2, 1, False)
     assert by_place(quick)[0]["__error__"] == "n is not long"
-    assert_whole(quick)
+    quick.assert_whole()
     assert_proved_by_a_second_pull(quick)
 
 
@@ -108,8 +104,7 @@ def test_what_nobody_can_read_is_landed_with_its_bytes_and_counted_by_both_pulls
     ]
     assert [r["__raw__"] for r in rows] == [LOG + b"\x7c", ONE + b"\x0e", b"\xff" * 40]
     assert_proved_by_a_second_pull(lenient)
-    with lenient.client as client:
-        planned = plan_mend(lenient.lake, lenient.logstore, client, lenient.hours)
+    planned = lenient.asked(plan_mend, lenient.hours)
     assert (planned.view.rows, planned.view.changed) == (3, 0)
 
 
@@ -182,4 +177,4 @@ def test_forty_thousand_empty_logs_with_two_thousand_tags_land(quick: World) -> 
     assert {r["__error__"] for r in rows[:40_000]} == {"repeated tag k"}
     assert {r["__error__"] for r in rows[40_000:]} == {Cause.HEAD_ONCE}
     assert len(rows[40_000]["__tags__"]) == 2000 and rows[40_001]["__tags__"] is None
-    assert_whole(quick)
+    quick.assert_whole()

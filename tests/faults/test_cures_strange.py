@@ -14,13 +14,14 @@ from pipelines.landing.ledger.values import Forgotten
 from pipelines.landing.ledger.ways_back import pasts
 from pipelines.landing.ledger.ways_back import ways as ways_back
 from pipelines.landing.recovery.adopt import plan_adopt
+from sls_io.values.window import HOUR_S
 from tests.worlds.changed_table import (
     deleted_by_hand,
     expire_all,
     roll_back,
 )
 from tests.worlds.command_line import Command
-from tests.worlds.landed_hours import first_hour, land_more, take_all_hours
+from tests.worlds.landed_hours import first_hour, take_all_hours
 from tests.worlds.one_logstore import PROJECT, World
 from tests.worlds.printed_cures import printed, run_as_printed, settle, ways
 from tests.worlds.two_logstores import second_logstore
@@ -39,7 +40,7 @@ def swapped_and_landed_on(world: World) -> None:
     """As many rows as before, one of them another: so is the landing on top."""
     world.table.delete(EqualTo(term="n", value=25))
     strange(world)
-    land_more(world)
+    world.land_more(20, pass_s=HOUR_S)
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def test_a_row_too_many_that_the_service_cannot_settle_is_taken_out_or_kept_by_t
 ) -> None:
     take_all_hours(world)
     strange(world)
-    land_more(world)
+    world.land_more(20, pass_s=HOUR_S)
     if kept == "none of them":
         expire_all(world)
 
@@ -120,7 +121,7 @@ def test_a_row_that_is_there_twice_and_that_no_verb_takes_out_is_said_with_what_
     take_all_hours(world)
     twin = world.table.scan(row_filter=EqualTo(term="n", value=30)).to_arrow().slice(0, 1)
     world.table.append(twin)
-    land_more(world)
+    world.land_more(20, pass_s=HOUR_S)
     expire_all(world)
 
     proof = command("verify")

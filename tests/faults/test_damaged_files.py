@@ -15,16 +15,14 @@ from pyiceberg.table.snapshots import Snapshot
 from pipelines.cli.deciding import show_effect
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.cli.output import Output
-from pipelines.landing.commit.planned import Tools
 from pipelines.landing.hours import hour_text, hours_of
 from pipelines.landing.ledger.reading import Misread, Unreadable, reading
 from pipelines.landing.maintenance.maintain import Maintainer
-from pipelines.landing.operations.replace import execute_replace, plan_replace
+from pipelines.landing.operations.replace import plan_replace
 from pipelines.landing.table.commands import VERIFY
 from sls_io.values.cures import Do
 from sls_io.values.errors import LedgerBroken, TransportError
 from sls_io.values.window import HOUR_S
-from tests.faults.judge import assert_whole
 from tests.worlds.command_line import Command
 from tests.worlds.foreign_deletes import local
 from tests.worlds.landed_hours import data_of, hours
@@ -127,7 +125,7 @@ def test_every_verb_names_the_file_and_the_cure(world: World, command: Command, 
             with pytest.raises(LedgerBroken, match=path.name):
                 world.land()
         path.write_bytes(kept)
-    assert_whole(world)
+    world.assert_whole()
 
 
 @pytest.mark.parametrize("damage", [remove, cut])
@@ -147,7 +145,7 @@ def test_the_rollback_that_is_named_cures_a_table_whose_manifests_cannot_be_read
     assert any("unknown" in note for note in said["notes"])
     world.land()
     world.land()
-    assert_whole(world)
+    world.assert_whole()
     assert command("landings", "show", "--no-orphans")["code"] == 0
 
 
@@ -160,8 +158,7 @@ def test_a_landing_on_somebody_elses_commit_that_cannot_be_read_names_its_file(
     world.table.append(world.table.scan().to_arrow().slice(0, 0))
     path = list_of(world)
     damage(path)
-    world.put(20)
-    world.emulator.admin.advance(HOUR_S)
+    world.put(20, pass_s=HOUR_S)
 
     with pytest.raises(LedgerBroken, match=path.name) as refused:
         world.land()
@@ -169,8 +166,7 @@ def test_a_landing_on_somebody_elses_commit_that_cannot_be_read_names_its_file(
     assert f"table rollback {newest}" in " ".join(ways(command("verify")))
 
     assert command("table", "rollback", str(newest), "--execute")["executed"]
-    assert world.land().rows == 20
-    assert_whole(world)
+    world.assert_next_lands(20)
 
 
 def test_the_replace_that_is_named_cures_a_lost_data_file(world: World, command: Command) -> None:
@@ -179,11 +175,9 @@ def test_the_replace_that_is_named_cures_a_lost_data_file(world: World, command:
     (hour,) = re.findall(r"sls-lake backfill --mode replace .*--from ([\d:-]+)", " ".join(ways(said)))
     assert hour == hour_text(hours(world)[1])
 
-    with world.client as client:
-        planned = plan_replace(world.lake, world.logstore, client, hours_of(hour))
-        execute_replace(world.lake, planned, Tools(engine=world.engine))
+    world.carried_out(plan_replace, hours_of(hour))
 
-    assert_whole(world)
+    world.assert_whole()
 
 
 def test_an_older_snapshot_that_cannot_be_read_stops_what_needs_it_and_nothing_else(
@@ -208,7 +202,7 @@ def test_an_older_snapshot_that_cannot_be_read_stops_what_needs_it_and_nothing_e
     assert tidied["swept"] == []
     assert command("table", "maintain", "--execute", "--only", "expire", "--snapshots", "3")["expired"]
     assert command("table", "maintain", "--execute", "--only", "sweep")["put_off"] == []
-    assert_whole(world)
+    world.assert_whole()
 
 
 @pytest.mark.parametrize("damage", [remove, cut])
@@ -230,7 +224,7 @@ def test_a_file_that_cannot_be_read_puts_its_hour_off_and_nothing_else(
     assert "nothing was changed" not in json.dumps(said)
     assert said["expired"] and said["refreshed"], "the steps after it"
     path.write_bytes(kept)
-    assert_whole(world)
+    world.assert_whole()
 
 
 def test_a_table_that_lost_rows_keeps_what_brings_them_back(world: World, command: Command) -> None:
@@ -249,7 +243,7 @@ def test_a_table_that_lost_rows_keeps_what_brings_them_back(world: World, comman
     assert command("table", "rollback", str(newest), "--execute")["executed"]
     assert world.identities() == rows
     assert command("table", "maintain", "--execute", "--snapshots", "2")["put_off"] == []
-    assert_whole(world)
+    world.assert_whole()
 
 
 def test_a_dry_run_of_the_maintenance_tells_what_it_would_do(world: World, command: Command) -> None:

@@ -11,7 +11,6 @@ from chaos.engine import InProcess
 from pipelines.landing.ledger.codec import TAG
 from sls_io.values.claim import GAP_EXPIRED
 from sls_io.values.errors import LedgerBroken, SlsError
-from tests.faults.judge import assert_next_run_lands, assert_whole, land_a_gap, pass_by
 from tests.worlds.one_logstore import PROJECT, World, group
 from tests.worlds.two_runs import At
 
@@ -56,7 +55,7 @@ def test_a_shard_that_is_split_or_merged_while_it_is_read_is_read_to_its_end(
     at_the_first_pull(started, reshape)
 
     during = started.land()
-    pass_by(started, 60)
+    started.pass_by(60)
     closing, children = started.land(), started.land()
 
     assert (during.rows, during.closed) == (60, ())
@@ -64,8 +63,7 @@ def test_a_shard_that_is_split_or_merged_while_it_is_read_is_read_to_its_end(
     assert closing.rows + children.rows == 30
     assert_order_of_generations(started)
     started.land()
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def assert_order_of_generations(world: World) -> None:
@@ -100,9 +98,7 @@ def test_a_read_only_shard_with_a_page_of_empty_groups_is_read_to_its_end_and_cl
 @pytest.mark.fault("4b.expired.plan")
 def test_parents_that_retention_removed_before_anybody_read_them_hold_no_child_back(quick: World) -> None:
     """Two generations are gone with their logs; the grandchild goes on, and what is missing has a name."""
-    quick.put(10, key=LOW)
-    quick.emulator.admin.advance(60)
-    quick.land()
+    quick.land_more(10, key=LOW)
     quick.put(20, key=LOW)
     for parent in (0, 2):
         quick.emulator.admin.split(PROJECT, name_of(quick), parent)
@@ -115,7 +111,7 @@ def test_parents_that_retention_removed_before_anybody_read_them_hold_no_child_b
     reports = []
     for _ in range(4):
         reports.append(quick.land())
-        pass_by(quick)
+        quick.pass_by()
 
     assert sum(r.rows for r in reports) == 10
     assert set(truth) <= set(quick.identities())
@@ -130,7 +126,7 @@ def test_retention_between_two_pages_of_a_window_costs_the_window_and_then_a_gap
     frontier = int(started.ledger.shards[0].frontier)
     truth = started.truth()
     begin = sorted({c for shard, c, _ in truth if shard == 0 and c >= frontier})[1]
-    held = started.emulator.admin.fault("hold", call="pull_logs", logstore=name_of(started), shard=0, after=1)
+    held = started.fault("hold", call="pull_logs", shard=0, after=1)
 
     def expire() -> None:
         started.emulator.admin.wait(held, timeout_s=60)
@@ -143,7 +139,7 @@ def test_retention_between_two_pages_of_a_window_costs_the_window_and_then_a_gap
     beside.start()
     overtaken = started.land(logstore=started.changed(budget=budget, service=service))
     beside.join(60)
-    after = land_a_gap(started)
+    after = started.land_a_gap()
 
     assert "retention" in overtaken.waits[0].text
     assert started.ledger.shards[0].gaps[0].end == begin
@@ -156,15 +152,13 @@ def test_retention_between_two_pages_of_a_window_costs_the_window_and_then_a_gap
 def test_generations_of_empty_shards_are_closed_without_rows(quick: World) -> None:
     for parent in (0, 2, 4):
         quick.emulator.admin.split(PROJECT, name_of(quick), parent)
-    quick.put(20, key=LOW)
-    quick.emulator.admin.advance(60)
+    quick.put(20, key=LOW, pass_s=60)
 
     reports = [quick.land() for _ in range(4)]
 
     assert [r.rows for r in reports] == [0, 0, 0, 20]
     assert [r.closed for r in reports[:3]] == [(0,), (2,), (4,)]
-    quick.assert_each_log_once()
-    quick.assert_proved()
+    quick.assert_sound()
 
 
 # --- the logstore made again
@@ -239,9 +233,7 @@ def test_a_page_that_stays_wrong_is_never_taken_for_an_empty_one(
 ) -> None:
     """However often it is pulled: its shard stays where it is, and nothing of it is skipped."""
     frontier = started.ledger.shards[0].frontier
-    wrong = started.emulator.admin.fault(
-        call="pull_logs", logstore=name_of(started), shard=0, times=None, **fault
-    )
+    wrong = started.fault(call="pull_logs", shard=0, times=None, **fault)
     try:
         rows = started.land().rows
     except SlsError as error:
@@ -250,7 +242,7 @@ def test_a_page_that_stays_wrong_is_never_taken_for_an_empty_one(
 
     assert started.ledger.shards[0].frontier == frontier
     started.emulator.admin.remove(wrong)
-    assert_next_run_lands(started, 60 - rows)
+    started.assert_next_lands(60 - rows)
 
 
 @pytest.mark.fault("4b.huge.pull", "4b.huge.stage")
@@ -270,7 +262,7 @@ def test_a_huge_group_lands_as_it_is(started: World, logs: list[dict[str, str | 
     report = started.land()
 
     assert (report.rows, report.error_rows) == (len(logs) + 1, 0)
-    assert_whole(started)
+    started.assert_whole()
 
 
 @pytest.mark.fault("4b.huge.plan", "4b.huge.pull")
@@ -284,7 +276,7 @@ def test_a_group_larger_than_the_whole_budget_is_one_page_and_the_run_ends_there
 
     assert rows[0] >= 1, "else it would never get past it"
     assert sum(rows) == 3
-    assert_whole(started)
+    started.assert_whole()
 
 
 @pytest.mark.fault("4b.poison.pull", "4b.poison.stage", "4b.poison.commit", "4b.drift.stage")
@@ -303,7 +295,7 @@ def test_records_that_fit_nothing_are_in_the_same_commit_with_their_cause_and_th
     kept = [r for r in started.table_rows() if r["__error__"] is not None]
     assert len(kept) == 3
     assert all(r["__raw__"] and r["__cursor__"] and r["__shard__"] == 0 for r in kept)
-    assert_whole(started)
+    started.assert_whole()
 
 
 # --- operators
@@ -341,11 +333,9 @@ def test_a_checkpoint_that_a_person_moves_changes_no_plan_and_no_landing(
     report = started.land(on_event=At(step, move))
 
     assert (report.rows, report.replans) == (60, 0)
-    started.put(200)
-    pass_by(started)
-    assert started.land().rows == 200
+    assert started.land_more(200, pass_s=31).rows == 200
     started.land()
-    assert_whole(started)
+    started.assert_whole()
 
 
 @pytest.mark.fault("4b.rollback.commit", "4b.rollback.plan")
@@ -383,9 +373,8 @@ def test_a_backfill_and_a_live_run_over_the_same_logs_land_them_once(started: Wo
     lost = started.land(**outer, on_event=At("publish", lambda: won.append(started.land(**inner).rows)))
 
     assert (won, lost.rows) == ([60], 0)
-    started.put(10)
-    pass_by(started)
-    assert_next_run_lands(started, 10)
+    started.put(10, pass_s=31)
+    started.assert_next_lands(10)
 
 
 @pytest.mark.fault("4b.empty.plan", "4b.empty.after")
@@ -400,4 +389,4 @@ def test_with_nothing_new_nothing_is_committed_and_a_lost_checkpoint_is_repaired
 
     assert (report.rows, report.snapshot_id) == (0, None)
     assert started.landings() == landings
-    assert_whole(started)
+    started.assert_whole()

@@ -18,9 +18,7 @@ from tests.worlds.two_runs import At
 def test_the_checkpoint_of_a_shard_that_is_closed_is_sent_although_it_is_the_same(quick: World) -> None:
     """Story: a shard is drained and its checkpoint published; it is split while the next run holds it. That
     run closes it where its checkpoint is already, and the service looks only when one comes."""
-    quick.put(20)
-    quick.emulator.admin.advance(60)
-    quick.land()
+    quick.land_more(20)
     name = quick.logstore.service.logstore
 
     with quick.run(on_event=At("survey", lambda: quick.emulator.admin.split(PROJECT, name, 0))) as run:
@@ -35,9 +33,7 @@ def test_the_checkpoint_of_a_shard_that_is_closed_is_sent_although_it_is_the_sam
 def test_a_file_that_lost_a_row_between_its_bounds_is_not_compacted(quick: World) -> None:
     """Its cursors and hours are within what the table says, so that no reader takes it for another file."""
     quick.land_hours(2)
-    quick.put(40)
-    quick.emulator.admin.advance(60)
-    quick.land()
+    quick.land_more(40)
     quick.emulator.admin.advance(7200)
     quick.put(5)
     quick.land()

@@ -21,7 +21,6 @@ from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import LandingConflict
 from sls_io.values.window import HOUR_S
 from tests.faults.forked_run import Forge
-from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World
 from tests.worlds.two_runs import At
@@ -68,8 +67,8 @@ def test_a_run_that_was_aborted_while_it_slept_publishes_nothing(world: World, f
 
     assert len(world.table_rows()) == rows == 20
     assert staged(world) == {aborted: Stage.ABORTED}
-    pass_by(world)
-    assert_next_run_lands(world, TO_COME)
+    world.pass_by()
+    world.assert_next_lands(TO_COME)
     assert staged(world) == {aborted: Stage.ABORTED}, "the next run is another one"
 
 
@@ -79,7 +78,7 @@ def test_an_abort_between_two_steps_ends_the_run(world: World, point: str) -> No
     with pytest.raises(LandingConflict, match="a person aborted this landing"):
         world.land(on_event=At(point, lambda: abort_all(world)))
     assert len(world.table_rows()) == 20
-    assert_next_run_lands(world, TO_COME)
+    world.assert_next_lands(TO_COME)
 
 
 def test_a_replace_is_aborted_as_well(world: World) -> None:
@@ -99,7 +98,7 @@ def test_a_replace_is_aborted_as_well(world: World) -> None:
     with world.client as client:
         planned = plan_replace(world.lake, world.logstore, client, range(int(hour), int(hour) + 1))
         assert execute_replace(world.lake, planned, Tools(engine=world.engine)).rows == len(before)
-    assert_whole(world)
+    world.assert_whole()
 
 
 def test_a_fill_is_aborted_as_well(world: World) -> None:
@@ -109,7 +108,7 @@ def test_a_fill_is_aborted_as_well(world: World) -> None:
             mode="fill", hours=(hours.start, hours.stop), on_event=At("publish", lambda: abort_all(world))
         )
     assert len(world.table_rows()) == 20
-    assert_next_run_lands(world, TO_COME)
+    world.assert_next_lands(TO_COME)
 
 
 def test_an_aborted_run_does_not_begin_again_under_another_id(world: World) -> None:
@@ -125,7 +124,7 @@ def test_an_aborted_run_does_not_begin_again_under_another_id(world: World) -> N
     with pytest.raises(LandingConflict, match="a person aborted this landing"):
         world.land(on_event=on_event)
     assert len(world.table_rows()) == 20
-    assert_next_run_lands(world, TO_COME)
+    world.assert_next_lands(TO_COME)
 
 
 @pytest.mark.fault("4a.5a.late")
@@ -146,7 +145,7 @@ def test_a_landing_that_was_committed_first_is_not_aborted(world: World, command
     with pytest.raises(Exception, match="is committed"):
         execute(world.lake, plans[0])
     assert world.table.metadata.current_snapshot_id == head
-    assert_whole(world)
+    world.assert_whole()
 
 
 def test_what_is_on_its_way_is_seen_by_its_owner_and_by_no_reader(world: World, command: Command) -> None:
@@ -200,8 +199,8 @@ def test_one_that_is_silent_for_longer_than_the_time_out_hangs(world: World, com
     again = command("landings", "abort", run, "--execute")
     assert (again["code"], again["committed"], again["state"]) == (0, None, "aborted")
     assert command("landings", "show")["landings"][-1]["verb"] == f"abort {run}"
-    pass_by(world)
-    assert_next_run_lands(world, TO_COME)
+    world.pass_by()
+    world.assert_next_lands(TO_COME)
 
 
 def age(world: World, run: str, seconds: float) -> None:
@@ -228,7 +227,7 @@ def left_behind(world: World) -> list[str]:
 def test_the_time_out_ends_a_landing_once_the_table_has_moved_on(world: World) -> None:
     (run,) = left_behind(world)
     age(world, run, SWEEP_FLOOR_S)
-    pass_by(world)
+    world.pass_by()
     world.land()
 
     one = one_of(on_their_way(world).found, run)
@@ -286,15 +285,14 @@ def test_an_older_run_of_the_same_deployment_commits_nothing_after_a_newer_one(
     run.stopped()
     world.emulator.admin.advance(15)
     assert world.land().rows == TO_COME
-    world.put(10)
-    world.emulator.admin.advance(15)
+    world.put(10, pass_s=15)
     landings, checkpoints = world.landings(), world.checkpoints()
 
     assert run.wake() == 0
 
     assert world.landings() == landings and world.checkpoints() == checkpoints
-    pass_by(world)
-    assert_next_run_lands(world, 10)
+    world.pass_by()
+    world.assert_next_lands(10)
 
 
 def test_the_older_one_says_who_fenced_it_and_what_to_do(world: World) -> None:
@@ -305,7 +303,7 @@ def test_the_older_one_says_who_fenced_it_and_what_to_do(world: World) -> None:
     assert (report.rows, report.snapshot_id) == (0, None)
     (line,) = said
     assert "newer run of the same deployment" in line and "'lake/sls-lake'" in line and "group.holder" in line
-    assert_whole(world)
+    world.assert_whole()
 
 
 @pytest.mark.fault("4a.6.stop")
@@ -313,11 +311,8 @@ def test_a_checkpoint_of_two_runs_with_one_name_does_not_move_back(world: World,
     """The older one has landed and is stopped before it publishes; the newer one lands and publishes more."""
     run = forge.run(world.logstore, world.lake, act="stop", point="checkpoint")
     run.stopped()
-    world.put(20)
-    world.emulator.admin.advance(15)
-    saved = world.emulator.admin.fault(
-        "observe", call="save_checkpoint", logstore=world.logstore.service.logstore, times=None
-    )
+    world.put(20, pass_s=15)
+    saved = world.fault("observe", call="save_checkpoint", times=None)
     assert world.land().rows == 20
     sent = hits(world, saved)
     frontiers = world.checkpoints()
@@ -325,7 +320,7 @@ def test_a_checkpoint_of_two_runs_with_one_name_does_not_move_back(world: World,
     assert run.wake() == 0
 
     assert world.checkpoints() == frontiers and hits(world, saved) == sent, "the older one sent nothing"
-    assert_whole(world)
+    world.assert_whole()
 
 
 def test_a_checkpoint_on_its_way_is_healed_by_the_run_that_sent_it(world: World, forge: Forge) -> None:
@@ -344,16 +339,14 @@ def test_a_checkpoint_on_its_way_is_healed_by_the_run_that_sent_it(world: World,
     thread = threading.Thread(target=lambda: done.append(world.land()))
     thread.start()
     world.emulator.admin.wait(held)
-    world.put(20)
-    world.emulator.admin.advance(15)
-    assert world.land().rows == 20
-    assert_whole(world)
+    assert world.land_more(20, pass_s=15).rows == 20
+    world.assert_whole()
 
     world.emulator.admin.release(held)
     thread.join(60)
 
     assert done[0].rows == TO_COME
-    assert_whole(world)
+    world.assert_whole()
 
 
 def test_a_run_without_new_logs_commits_nothing_and_asks_the_table_no_more_often(world: World) -> None:
@@ -371,19 +364,15 @@ def test_each_deployment_has_an_epoch_of_its_own_and_a_fill_none(world: World) -
     world.land()
     (origin,) = read_state(world.table).origins
     first = read_state(world.table).epochs[origin]["lake/sls-lake"]
-    world.put(10)
-    world.emulator.admin.advance(60)
+    world.put(10, pass_s=60)
     hours = world.hours
     world.land(mode="fill", hours=(hours.start, hours.stop))
     assert read_state(world.table).epochs[origin] == {"lake/sls-lake": first}
-    world.put(10)
-    pass_by(world)
+    world.put(10, pass_s=31)
     world.land(logstore=world.with_holder("another"))
     known = read_state(world.table).epochs[origin]
     assert set(known) == {"lake/sls-lake", "lake/another"} and known["lake/sls-lake"] == first
-    world.put(10)
-    pass_by(world)
-    world.land()
+    world.land_more(10, pass_s=31)
     assert read_state(world.table).epochs[origin]["lake/sls-lake"].number > first.number
     assert epochs.PROPERTY_PREFIX + origin in world.table.properties
 

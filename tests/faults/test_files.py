@@ -4,7 +4,6 @@ import pytest
 
 from sls_io.values.claim import GAP_EXPIRED
 from sls_io.values.errors import TransportError
-from tests.faults.judge import assert_next_run_lands, assert_whole, land_a_gap
 from tests.faults.leaky_io import LeakyIO, leaky
 from tests.worlds.one_logstore import World
 
@@ -37,7 +36,7 @@ def test_a_file_that_fails_once_is_written_again_under_another_name(
     assert len(stored.data_files() - set(stored.published())) == orphans
     LeakyIO().deliver()
     assert len(stored.data_files() - set(stored.published())) == orphans + (word == "late")
-    assert_whole(stored)
+    stored.assert_whole()
 
 
 @pytest.mark.fault("4a.4.refused", "4a.4.request_lost")
@@ -53,7 +52,7 @@ def test_storage_that_stays_away_is_one_error_and_nothing_moves(stored: World, w
     assert "\n" not in str(raised.value)
     assert stored.table.metadata.current_snapshot_id == before
     assert stored.checkpoints() == checkpoints
-    assert_next_run_lands(stored, 60)
+    stored.assert_next_lands(60)
 
 
 @pytest.mark.fault("4b.expired.stage")
@@ -73,7 +72,7 @@ def test_a_task_that_is_tried_again_after_retention_passed_lands_nothing_of_its_
     truth = stored.truth()
 
     overtaken = stored.land()
-    after = land_a_gap(stored)
+    after = stored.land_a_gap()
 
     kept = {i for i in truth if not (i[0] == 0 and frontier <= i[1] < begin)}
     assert "retention" in overtaken.waits[0].text

@@ -23,14 +23,13 @@ from pyiceberg.transforms import (
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
 from pipelines.cli.main import EXIT_USAGE
-from pipelines.landing.commit.planned import Tools, execute
+from pipelines.landing.commit.planned import execute
 from pipelines.landing.hours import hour_text
 from pipelines.landing.operations.mend import plan_mend
-from pipelines.landing.operations.replace import execute_replace, plan_replace
+from pipelines.landing.operations.replace import plan_replace
 from pipelines.landing.operations.undo import plan_undo
 from sls_io.values.errors import ConfigError, LedgerBroken
 from sls_io.values.window import HOUR_S
-from tests.faults.judge import assert_whole
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World, group
 from tests.worlds.printed_cures import named
@@ -286,8 +285,7 @@ def test_a_table_that_cannot_be_written_is_refused_by_every_verb_before_any_work
         assert "did not foresee" not in told, (verb, said)
         assert said["code"] != 0 or verb == ("landings", "show"), (verb, said)
     point_at(world, location)
-    assert world.land().rows == 20
-    assert_whole(world)
+    world.assert_next_lands(20)
 
 
 def test_a_system_column_that_its_own_engine_puts_back_lands_on(world: World) -> None:
@@ -297,8 +295,7 @@ def test_a_system_column_that_its_own_engine_puts_back_lands_on(world: World) ->
     with pytest.raises(LedgerBroken, match="'__raw__'"):
         world.land()
     world.table.catalog.commit_table(world.table, (), (SetCurrentSchemaUpdate(schema_id=0),))
-    assert world.land().rows == 20
-    assert_whole(world)
+    world.assert_next_lands(20)
 
 
 def test_a_property_that_is_taken_back_lets_landings_go_on(world: World) -> None:
@@ -326,9 +323,7 @@ def partition_again(world: World) -> None:
 
 def replaced(world: World, hour: int) -> None:
     """As `sls-lake backfill --mode replace` does it, without a JVM."""
-    with world.client as client:
-        planned = plan_replace(world.lake, world.logstore, client, range(hour, hour + 1))
-        execute_replace(world.lake, planned, Tools(engine=world.engine))
+    world.carried_out(plan_replace, range(hour, hour + 1))
 
 
 def nothing(world: World) -> None:
@@ -356,18 +351,14 @@ def test_a_table_partitioned_anew_is_landed_compacted_taken_back_and_proven(
     if change in [UNUSABLE[name][0] for name in UNUSABLE]:
         partition_again(world)
     for _ in range(2):
-        world.put(30)
-        world.emulator.admin.advance(60)
-        world.land()
+        world.land_more(30)
     world.emulator.admin.advance(HOUR_S)
-    world.put(10)
-    world.emulator.admin.advance(HOUR_S)
-    world.land()
+    world.land_more(10, pass_s=HOUR_S)
     hours = sorted({w.window.hour for _, windows in world.landings() for w in windows if w.rows})
 
     done = command("table", "maintain", "--only", "compact", "--execute")
     assert done["code"] == 0 and done["compacted"], done
-    assert_whole(world)
+    world.assert_whole()
     for shard in (0, 1):
         shown = world.table.scan(row_filter=f"__shard__ = {shard}").to_arrow()
         assert len(shown) == sum(s == shard for s, _, _ in world.identities()), "a filter hides rows"
@@ -506,8 +497,7 @@ def test_a_table_without_its_branch_main_is_rolled_back_to_its_newest_landing(
     done = command("table", "rollback", words[0], "--execute")
 
     assert done["executed"], done
-    assert world.land().rows == 20
-    assert_whole(world)
+    world.assert_next_lands(20)
 
 
 def test_values_of_another_engine_that_leave_with_an_hour_are_counted_in_nested_columns_too(
@@ -530,6 +520,5 @@ def test_values_of_another_engine_that_leave_with_an_hour_are_counted_in_nested_
 
     hours = sorted({row["__receive_hour__"] for row in rows})
     first = int(hours[0].timestamp()) // HOUR_S
-    with world.client as client:
-        view = plan_undo(world.lake, world.logstore, client, range(first, first + len(hours))).view
+    view = world.asked(plan_undo, range(first, first + len(hours))).view
     assert view.others == dict.fromkeys(("list", "map", "struct"), len(rows[::2]))

@@ -3,7 +3,6 @@
 from typing import Any
 
 from sls_io.planning.waits import Why
-from tests.faults.judge import pass_by
 from tests.worlds.one_logstore import World
 
 
@@ -13,18 +12,13 @@ def with_budget(world: World, **changes: Any) -> None:
 
 
 def test_a_shard_gathers_until_its_oldest_log_is_too_old_and_every_log_lands_once(calm: World) -> None:
-    calm.put(40)
-    pass_by(calm, 700)
-    assert calm.land().rows == 40
-    calm.put(40)
-    pass_by(calm, 700)
-    assert calm.land().rows == 40, "a rate is known from here on"
+    assert calm.land_more(40, pass_s=700).rows == 40
+    assert calm.land_more(40, pass_s=700).rows == 40, "a rate is known from here on"
     with_budget(calm, mb_min=100, wait_max_s=600)
-    calm.put(20)
-    pass_by(calm, 120)
+    calm.put(20, pass_s=120)
 
     early = calm.land()
-    pass_by(calm, 600)
+    calm.pass_by(600)
     late = calm.land()
 
     assert early.rows == 0 and {wait.kind for wait in early.waits.values()} == {Why.GATHERING}
@@ -34,22 +28,16 @@ def test_a_shard_gathers_until_its_oldest_log_is_too_old_and_every_log_lands_onc
 
 def test_with_enough_waiting_a_shard_lands_at_once(calm: World) -> None:
     for _ in range(2):
-        calm.put(40)
-        pass_by(calm, 700)
-        calm.land()
+        calm.land_more(40, pass_s=700)
     with_budget(calm, mb_min=0.000001, wait_max_s=86_400)
-    calm.put(20)
-    pass_by(calm, 120)
-    assert calm.land().rows == 20
+    assert calm.land_more(20, pass_s=120).rows == 20
 
 
 def test_a_drained_shard_does_not_gather(calm: World) -> None:
-    calm.put(40)
-    pass_by(calm, 700)
-    calm.land()
+    calm.land_more(40, pass_s=700)
     with_budget(calm, mb_min=100)
     reached_s = calm.ledger.shards[0].reached_s
-    pass_by(calm, 7200)
+    calm.pass_by(7200)
     report = calm.land()
     assert {wait.kind for wait in report.waits.values()} == {Why.DRAINED}
     assert calm.ledger.shards[0].reached_s >= reached_s + 7200

@@ -23,8 +23,7 @@ def test_no_verb_prints_a_number_that_a_double_cannot_hold(
     calm.land_hours(3)
     first = min(landed.window.hour for _, windows in calm.landings() for landed in windows)
     back = calm.table.metadata.snapshots[0].snapshot_id
-    calm.put(20)
-    calm.emulator.admin.advance(60)
+    calm.put(20, pass_s=60)
     (tmp_path / "defs.yaml").write_text(settings(calm))
     looks = [["land", "--dry-run"], ["describe"], ["verify"], ["verify", "--pull"], ["landings", "show"]]
     changes = [

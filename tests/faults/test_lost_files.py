@@ -18,7 +18,7 @@ from sls_io.values.errors import LedgerBroken
 from sls_io.values.window import HOUR_S
 from tests.worlds.changed_table import expire_all
 from tests.worlds.command_line import Command
-from tests.worlds.landed_hours import an_hour_later, files_of, hours, land_more, lose, numbers, take_all_hours
+from tests.worlds.landed_hours import an_hour_later, files_of, hours, lose, numbers, take_all_hours
 from tests.worlds.one_logstore import World
 from tests.worlds.printed_cures import printed, run_as_printed, settle, ways
 
@@ -41,7 +41,7 @@ def test_a_lost_file_that_nothing_brings_back_is_given_up_alone(world: World, co
     assert cures(proof)[0] == ["table", "give-up"], ways(proof)
     assert [words[:2] for words in done] == [["table", "give-up"]]
     assert numbers(world) == [*range(20), *range(40, 60)]
-    land_more(world)
+    world.land_more(20, pass_s=HOUR_S)
     world.assert_proved()
     after = command("verify")
     notes = [note for shard in after["shards"] for note in shard["notes"]]
@@ -64,7 +64,7 @@ def test_a_lost_file_is_given_up_when_no_landing_can_be_gone_back_to(world: Worl
     assert [words[:2] for words in done] == [["table", "give-up"]]
     assert numbers(world) == [n for n in range(40, 60) if n != 45]
     assert command("table", "maintain", "--execute")["put_off"] == []
-    land_more(world)
+    world.land_more(20, pass_s=HOUR_S)
     world.assert_proved()
 
 
@@ -84,8 +84,7 @@ def test_what_is_given_up_is_withdrawn_and_lands_again_where_the_service_has_it(
     world.land()
     assert numbers(world) == [*range(20), *range(40, 60)], "no live run lands it again"
     world.land(mode="fill", hours=(hour, hour + 1))
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.assert_sound()
 
 
 def test_only_the_lost_file_of_an_hour_is_given_up(world: World, command: Command) -> None:
@@ -142,7 +141,7 @@ def test_giving_up_is_refused_while_rows_were_lost_in_another_way_too(world: Wor
     assert printed(named) == [words], "verify leaves nobody without a way"
     run_as_printed(world, command, words)
     assert numbers(world) == [*range(5, 20), *range(40, 60)]
-    land_more(world)
+    world.land_more(20, pass_s=HOUR_S)
     world.assert_proved()
 
 
@@ -158,7 +157,7 @@ def test_the_dry_run_of_a_rollback_says_what_it_costs(world: World, command: Com
 
     cheap = command("table", "rollback", str(target))
     take_all_hours(world)
-    land_more(world)
+    world.land_more(20, pass_s=HOUR_S)
     dear = command("table", "rollback", str(target))
 
     assert cheap["kept"] == {"rows": 40, "lost": 0, "hours": []}
@@ -172,9 +171,7 @@ def test_the_dry_run_of_a_rollback_says_what_it_costs(world: World, command: Com
 
 def newest_unfinished(world: World) -> None:
     before = hours(world)[-1]
-    world.put(20)
-    world.emulator.admin.advance(60)
-    world.land()
+    world.land_more(20)
     newest = hours(world)[-1]
     assert newest > before
     lose(world, newest)
@@ -261,8 +258,7 @@ def test_each_cure_that_is_named_works(
     assert acted and acted[0].startswith(verb), done
     world.emulator.admin.advance(HOUR_S)
     world.land()
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.assert_sound()
 
 
 def cut_off(world: World) -> None:

@@ -16,10 +16,11 @@ from pyiceberg.table.snapshots import Snapshot
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.summary import summary_of
+from sls_io.values.window import HOUR_S
 from tests.worlds.changed_table import expire_all, list_cut, manifest_gone, marked
 from tests.worlds.command_line import Command
 from tests.worlds.foreign_deletes import local
-from tests.worlds.landed_hours import files_of, hours, land_more, lose, numbers, take_all_hours
+from tests.worlds.landed_hours import files_of, hours, lose, numbers, take_all_hours
 from tests.worlds.one_logstore import PROJECT, World
 from tests.worlds.printed_cures import printed, settle, ways
 from tests.worlds.two_logstores import second_logstore
@@ -80,7 +81,7 @@ def repaired(world: World, command: Command) -> list[list[str]]:
 def goes_on(world: World, command: Command, wanted: list[int]) -> None:
     """The table lands, is written together and swept, and holds these rows and the new ones, each once."""
     new = range(world.counter, world.counter + 20)
-    land_more(world)
+    world.land_more(20, pass_s=HOUR_S)
     assert command("table", "maintain", "--execute", "--only", "expire", "--snapshots", "2")["code"] == 0
     said = command("table", "maintain", "--execute")
     assert (said["code"], said["put_off"]) == (0, [])
@@ -357,14 +358,13 @@ def test_files_written_under_an_older_partitioning_are_listed_again(world: World
     assert command("table", "maintain", "--execute", "--only", "compact")["compacted"]
     with world.table.update_spec() as update:
         update.add_identity("__shard__")
-    land_more(world)
+    world.land_more(20, pass_s=HOUR_S)
     expire_all(world)
     all_lists_and_manifests(world)
 
     repaired(world, command)
 
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.assert_sound()
 
 
 # --- rows that are lost, too ------------------------------------------------------------------------

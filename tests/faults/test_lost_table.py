@@ -33,7 +33,7 @@ from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.cures import Call
 from sls_io.values.errors import LandingConflict, LedgerBroken
 from tests.worlds.command_line import Command
-from tests.worlds.lost_metadata import CONTRACT, land, remove_newest_metadata
+from tests.worlds.lost_metadata import CONTRACT, remove_newest_metadata
 from tests.worlds.one_logstore import HOUR0_S, PROJECT, World, logstore_settings, make_lake
 from tests.worlds.printed_cures import first_call, ways
 
@@ -50,8 +50,8 @@ def world(calm: World) -> World:
 @pytest.fixture
 def landed(calm: World) -> World:
     """Fifty logs in the table, in two landings."""
-    land(calm, 30)
-    land(calm, 20)
+    calm.land_more(30)
+    calm.land_more(20)
     return calm
 
 
@@ -139,8 +139,7 @@ def test_a_table_that_the_catalog_lost_is_refused_until_the_verb_as_printed_puts
     lose(landed)
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", landed.lake.properties["uri"])
     retention_takes_all(landed)
-    landed.put(5)
-    landed.emulator.admin.advance(60)
+    landed.put(5, pass_s=60)
     before = on_disk(folder)
 
     with pytest.raises(LedgerBroken, match=r"but there was one.*with 3 snapshots") as refused:
@@ -183,8 +182,8 @@ def test_a_catalog_from_an_older_backup_is_refused_until_the_newest_metadata_is_
     landed: World, command: Command
 ) -> None:
     old = landed.table.metadata_location
-    land(landed, 10)
-    land(landed, 10)
+    landed.land_more(10)
+    landed.land_more(10)
     newest = landed.table.metadata_location
     change(landed, f"update iceberg_tables set metadata_location = '{old}'")
     folder, before = folder_of(landed), on_disk(folder_of(landed))
@@ -204,8 +203,7 @@ def test_a_catalog_from_an_older_backup_is_refused_until_the_newest_metadata_is_
     assert command("table", "register", "--execute")["code"] == 0
     assert landed.table.metadata_location == newest
     landed.land()
-    landed.assert_each_log_once()
-    landed.assert_proved()
+    landed.assert_sound()
     again = command("table", "register")
     assert again["code"] == EXIT_USAGE and "newest metadata" in again["error"]
 
@@ -214,7 +212,7 @@ def test_no_loss_is_named_while_the_folder_has_one_commit_more_than_a_restored_c
     landed: World, command: Command
 ) -> None:
     old = landed.table.metadata_location
-    land(landed, 10)
+    landed.land_more(10)
     newest = landed.table.metadata_location
     change(landed, f"update iceberg_tables set metadata_location = '{old}'")
     landed.put(5)
@@ -238,7 +236,7 @@ def test_what_a_refused_or_killed_commit_left_is_no_newer_state(landed: World) -
     path = folder_of(landed) / "metadata" / left
     shutil.copyfile(folder_of(landed) / "metadata" / name, path)
 
-    land(landed, 5)
+    landed.land_more(5)
     landed.assert_each_log_once()
 
 
@@ -256,7 +254,7 @@ def test_a_row_that_names_no_metadata_is_told_so_and_registered_again(
     assert command("verify")["code"] == EXIT_FAILED
     assert command("table", "register", "--execute")["code"] == 0
     assert landed.table.metadata_location == newest
-    land(landed, 5)
+    landed.land_more(5)
     landed.assert_each_log_once()
 
 
@@ -273,7 +271,7 @@ def test_metadata_that_is_gone_is_told_and_the_one_before_is_registered_only_whe
     refused = command("table", "register", "--execute")
     assert refused["code"] == EXIT_FAILED and dry["does_it"]["call"] in refused["error"]
     assert command(*shlex.split(dry["does_it"]["call"])[1:])["code"] == 0
-    land(landed, 5)
+    landed.land_more(5)
     landed.assert_each_log_once()
 
 
@@ -290,11 +288,10 @@ def test_a_table_that_is_given_up_gets_a_new_folder_and_the_old_files_stay(
 
     done = command("table", "start-over", "--execute")
     assert done["code"] == 0
-    land(landed, 5)
+    landed.land_more(5)
 
     assert folder_of(landed) != folder and folder_of(landed).parent == folder.parent
-    landed.assert_each_log_once()
-    landed.assert_proved()
+    landed.assert_sound()
     age(folder)
     age(folder_of(landed))
     assert not Maintainer(landed.logstore, landed.lake).execute().unsettled
@@ -341,19 +338,17 @@ def test_what_is_gone_under_a_row_that_stays_is_told_by_every_verb_and_given_up_
     assert not registrable or "which is gone" in refused["error"]
 
     kept = Path(shutil.move(kept, lost))
-    land(landed, 5)
-    landed.assert_each_log_once()
-    landed.assert_proved()
+    landed.land_more(5)
+    landed.assert_sound()
     assert command("table", "start-over")["code"] == EXIT_USAGE
 
     old = folder_of(landed)
     shutil.move(lose(landed), tmp_path / "aside")
     done = command("table", "start-over", "--execute")
     assert done["code"] == 0 and done["location"] != f"file://{old}", done
-    land(landed, 5)
+    landed.land_more(5)
     assert folder_of(landed) != old
-    landed.assert_each_log_once()
-    landed.assert_proved()
+    landed.assert_sound()
 
 
 def test_the_state_before_metadata_that_is_gone_is_registered_as_the_refusal_prints_it(
@@ -362,9 +357,8 @@ def test_the_state_before_metadata_that_is_gone_is_registered_as_the_refusal_pri
     remove_newest_metadata(landed).unlink()
     refused = command("table", "register", "--execute")
     assert command(*verb_of(refused))["rows"] == 30
-    land(landed, 5)
-    landed.assert_each_log_once()
-    landed.assert_proved()
+    landed.land_more(5)
+    landed.assert_sound()
 
 
 def test_a_row_that_names_no_metadata_where_no_file_is_left_is_given_up(
@@ -375,15 +369,14 @@ def test_a_row_that_names_no_metadata_where_no_file_is_left_is_given_up(
     said = command("land", "--dry-run")
     assert "names no metadata file" in said["error"] and "sls-lake table start-over" in said["error"]
     assert command("table", "start-over", "--execute")["code"] == 0
-    land(landed, 5)
+    landed.land_more(5)
     landed.assert_each_log_once()
 
 
 def test_giving_up_is_refused_when_the_files_are_there_again_by_then(landed: World, tmp_path: Path) -> None:
     folder = folder_of(landed)
     shutil.move(folder, tmp_path / "aside")
-    with landed.client as client:
-        planned = plan_start_over(landed.lake, landed.logstore, client)
+    planned = landed.asked(plan_start_over)
     shutil.move(tmp_path / "aside", folder)
     with pytest.raises(LandingConflict, match="something else"):
         start_over(landed.lake, planned)
@@ -400,12 +393,12 @@ def test_metadata_that_only_a_later_release_reads_is_not_given_up(landed: World,
 def test_a_second_loss_finds_the_newer_of_two_folders(landed: World, command: Command) -> None:
     delete_row(landed)
     assert command("table", "start-over", "--execute")["code"] == 0
-    land(landed, 5)
+    landed.land_more(5)
     uuid = str(landed.table.metadata.table_uuid)
     delete_row(landed)
 
     assert command("table", "register", "--execute")["uuid"] == uuid
-    land(landed, 5)
+    landed.land_more(5)
     landed.assert_each_log_once()
 
 
@@ -423,7 +416,7 @@ def test_checkpoints_of_the_group_say_that_there_was_a_table(
     shutil.rmtree(folder)
 
     if empty:
-        land(calm, 5)  # nothing was read by anybody, so nothing can be lost
+        calm.land_more(5)  # nothing was read by anybody, so nothing can be lost
         calm.assert_each_log_once()
         return
     with pytest.raises(LedgerBroken, match="group lake has checkpoints of shards 0, 1") as refused:
@@ -455,9 +448,7 @@ def test_every_verb_that_asks_the_service_sees_the_table_that_only_checkpoints_r
 
 
 def test_a_group_that_another_program_used_needs_the_word(calm: World, command: Command) -> None:
-    calm.put(20)
-    calm.emulator.admin.advance(60)
-    calm.land()
+    calm.land_more(20)
     folder = folder_of(calm)
     delete_row(calm)
     shutil.rmtree(folder)
@@ -474,9 +465,8 @@ def test_what_a_run_left_that_was_killed_while_it_made_the_table_is_no_table(cal
     torn = metadata.with_name("00000-00000000-0000-0000-0000-000000000000.metadata.json")
     torn.write_bytes(metadata.read_bytes()[:100])
 
-    land(calm, 20)
-    calm.assert_each_log_once()
-    calm.assert_proved()
+    calm.land_more(20)
+    calm.assert_sound()
 
 
 def test_data_without_metadata_says_that_there_was_a_table(landed: World, command: Command) -> None:
@@ -546,8 +536,7 @@ def test_the_sweep_deletes_nothing_beside_metadata_that_nobody_can_read(landed: 
 def test_registering_is_refused_when_the_catalog_says_something_else_by_then(landed: World) -> None:
     row = landed.table.metadata_location
     delete_row(landed)
-    with landed.client as client:
-        planned = plan_register(landed.lake, landed.logstore, client)
+    planned = landed.asked(plan_register)
     landed.lake.catalog().register_table(landed.logstore.table, row)
     with pytest.raises(LandingConflict, match="something else"):
         register(landed.lake, planned)
@@ -563,9 +552,7 @@ def test_a_logstore_made_again_within_the_second_of_its_creation_is_not_taken_fo
             client.transport.create_project(PROJECT, "")
             client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=2)
             old = client.origin()
-        world.put(40)
-        world.at(HOUR0_S + 90.0)
-        world.land()
+        world.land_more(40, until_s=HOUR0_S + 90.0)
         assert world.land().rows + world.reports[0].rows == 40
         frontiers = {s: e.frontier for s, e in world.ledger.shards.items()}
         with world.client as client:
@@ -573,8 +560,7 @@ def test_a_logstore_made_again_within_the_second_of_its_creation_is_not_taken_fo
             world.at(HOUR0_S + 60.0)
             client.transport.create_logstore(PROJECT, "access_logs", ttl=30, shard_count=2)
             assert client.origin() == old
-        world.put(5)
-        world.at(HOUR0_S + 120.0)
+        world.put(5, until_s=HOUR0_S + 120.0)
 
         with pytest.raises(LedgerBroken, match="made again within the second of its creation"):
             world.run().land()

@@ -22,7 +22,6 @@ from sls_io.values.settings import Group
 from sls_io.values.window import Cursor
 from tests.contract import vendor_consumer
 from tests.contract.teller import Teller
-from tests.faults.judge import assert_whole, pass_by
 from tests.worlds.command_line import Command, settings
 from tests.worlds.one_logstore import PROJECT, World, group
 from tests.worlds.other_region import relabel
@@ -37,8 +36,7 @@ def world(calm: World) -> World:
     """20 logs, some minutes old; nothing has landed."""
     with calm.client as client:
         client.create_group(Group(name=COPY, timeout_s=30, heartbeat_s=5))
-    calm.put(20)
-    calm.emulator.admin.advance(300)
+    calm.put(20, pass_s=300)
     return calm
 
 
@@ -80,15 +78,14 @@ def test_each_live_run_leaves_its_mirror_where_the_table_is(world: World, tmp_pa
     with_mirror(world, place.format(folder=tmp_path))
     assert finding(world).level is Level.OK, "before the first landing"
     for rows in (20, 10, 0):
-        world.put(rows if rows == 10 else 0)
-        world.emulator.admin.advance(60)
+        world.put(rows if rows == 10 else 0, pass_s=60)
         done = landed(world, rows)
         assert (done.shards, done.behind, done.lag_s, done.raw_bytes, done.trouble) == (2, 0, 0.0, 0, "")
         assert done.moved == (0 if not rows else 2)
         assert positions(world.logstore, world) == frontiers(world)
-        pass_by(world)
+        world.pass_by()
     assert finding(world).level is Level.OK and "2 of 2 shards are where the table is" in finding(world).text
-    assert_whole(world)
+    world.assert_whole()
 
 
 @pytest.mark.parametrize("place", PLACES[:2], ids=["file", "database"])
@@ -103,8 +100,7 @@ def test_a_label_that_was_put_right_changes_nothing_for_the_mirror(
     shown = command("checkpoints", "show", where)
     assert {one["shard"] for one in shown["places"][0]["shards"]} == {0, 1}, shown["error"]
 
-    world.put(20)
-    world.emulator.admin.advance(60)
+    world.put(20, pass_s=60)
     done = landed(world, 20)
 
     assert (done.shards, done.moved, done.behind, done.trouble) == (2, 2, 0, "")
@@ -125,9 +121,8 @@ def test_what_is_further_or_was_put_there_by_a_person_stays_and_is_told_until_th
         store = kept_in(world.logstore.mirror, world.logstore, client)
         store.place({0: before[0]})
         store.write({1: Cursor(before[1] + 1000)})
-    world.put(20)
-    world.emulator.admin.advance(600)
-    pass_by(world)
+    world.put(20, pass_s=600)
+    world.pass_by()
     done = landed(world, 20)
     assert (done.behind, done.ahead, done.frozen, done.moved) == (1, 1, 1, 0) and done.lag_s >= 540
     assert done.trouble == "shard 0: a person put it elsewhere, and no run moves it on"
@@ -144,8 +139,7 @@ def test_what_is_further_or_was_put_there_by_a_person_stays_and_is_told_until_th
     assert said["code"] == 0 and "each live run moves it on from there" in said["text"]
 
     assert positions(world.logstore, world) == frontiers(world)
-    world.put(20)
-    world.emulator.admin.advance(60)
+    world.put(20, pass_s=60)
     assert landed(world, 20).moved == 2 and positions(world.logstore, world) == frontiers(world)
     assert finding(world).level is Level.OK
 
@@ -176,8 +170,7 @@ def test_a_group_that_was_deleted_is_made_again_by_what_is_printed(
 
     assert found.level is Level.WARN and found.cures == (commands.made_group(name),)
     assert command(*commands.made_group(name).words, "--execute")["code"] == 0
-    world.put(20)
-    world.emulator.admin.advance(60)
+    world.put(20, pass_s=60)
     assert landed(world, 20).moved == 2 and positions(world.logstore, world) == frontiers(world)
 
 
@@ -196,12 +189,11 @@ def test_a_mirror_that_cannot_be_written_costs_no_landing_and_is_a_finding(
         found = finding(world)
         assert found.level is Level.WARN and why in found.text and len(found.cures) == 1
         rows = 5
-        world.put(5)
-        world.emulator.admin.advance(60)
-        pass_by(world)
+        world.put(5, pass_s=60)
+        world.pass_by()
     world.logstore = world.changed(mirror="")
     world.land()
-    assert_whole(world)
+    world.assert_whole()
 
     defs = tmp_path / "defs.yaml"
     defs.write_text(defs.read_text() + "  mirror: group:nobody\n")
@@ -217,7 +209,7 @@ def test_a_group_that_is_read_keeps_its_place_and_the_rest_is_copied(world: Worl
         assert client.heartbeat(COPY, "somebody", ())
         done = landed(world, 20)
     assert done.moved == 0 and "'somebody' reads it" in done.trouble
-    pass_by(world, 60)
+    world.pass_by(60)
     assert landed(world, 0).moved == 2
     assert positions(world.logstore, world) == frontiers(world)
 
@@ -238,8 +230,7 @@ def test_a_mirror_that_does_not_answer_is_waited_for_only_so_long(world: World, 
     lock = os.open(tmp_path / "positions.json.lock", os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        world.put(5)
-        world.emulator.admin.advance(60)
+        world.put(5, pass_s=60)
         (tmp_path / "positions.json").unlink()
         os.truncate(tmp_path / "positions.json.lock", 0)
         done = mirrored(world.logstore, world.lake, wait_s=0.2)

@@ -12,7 +12,6 @@ from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.state import read_state
 from sls_io.values.window import HOUR_S
-from tests.faults.judge import pass_by
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import PROJECT, World
 from tests.worlds.printed_cures import ways
@@ -30,9 +29,8 @@ def old(started: World) -> World:
 def world(old: World) -> Iterator[World]:
     """The same settings with the new name, in the same table: 13 logs an hour ago and as many now."""
     new = World(old.emulator, old.lake, second_logstore(old, rows=13, shared=False), old.engine)
-    pass_by(new, HOUR_S)
-    new.put(13)
-    pass_by(new, 60)
+    new.pass_by(HOUR_S)
+    new.put(13, pass_s=60)
     yield new
     with new.client as client:
         client.transport.delete_logstore(PROJECT, new.logstore.service.logstore)
@@ -71,9 +69,7 @@ def test_a_renamed_logstore_keeps_its_table_and_both_are_proven(
         each.assert_proved()
     rows = [row["__origin__"] for row in world.table_rows()]
     assert (rows.count(was), rows.count(name), len(rows)) == (80, 26, 106)
-    old.put(5)
-    pass_by(old, 60)
-    assert old.land().rows == 5, "settings of both may go on"
+    assert old.land_more(5).rows == 5, "settings of both may go on"
     old.assert_proved()
 
 
@@ -102,14 +98,7 @@ def test_one_that_is_gone_has_nothing_more_to_land_and_that_is_said(
 
 def test_one_that_does_not_answer_is_not_taken_for_gone(old: World, world: World, command: Command) -> None:
     adopt = ("table", "adopt", "--moved", old.origin, "--at", "begin")
-    fault = old.emulator.admin.fault(
-        "error",
-        call="get_logstore",
-        logstore=old.logstore.service.logstore,
-        status=403,
-        code="Unauthorized",
-        times=None,
-    )
+    fault = old.fault("error", call="get_logstore", status=403, code="Unauthorized", times=None)
     head = old.table.metadata.current_snapshot_id
     dry, refused = command(*adopt), command(*adopt, "--execute")
     assert dry["left"] is None and "Unauthorized" in dry["unasked"]
@@ -181,8 +170,7 @@ def test_a_shard_that_nobody_landed_yet_is_not_forgotten_by_one_list(
 ) -> None:
     old.land()
     old.emulator.admin.split(PROJECT, old.logstore.service.logstore, 1)
-    old.put(5, key="f" * 32)
-    pass_by(old, 60)
+    old.put(5, key="f" * 32, pass_s=60)
     adopt = ("table", "adopt", "--moved", old.origin, "--at", "begin")
     (newest,) = command(*adopt)["left"]
     assert newest not in old.ledger.shards
@@ -197,7 +185,7 @@ def test_an_open_shard_that_retention_took_keeps_nobody_from_going_on(
     with old.client as client:
         kept_s = client.retention_s()
     assert kept_s is not None
-    pass_by(old, kept_s + HOUR_S)
+    old.pass_by(kept_s + HOUR_S)
     with old.client as client:
         assert 1 not in {shard.id for shard in client.shards()} and not old.ledger.shards[1].closed
     assert command("table", "adopt", "--moved", old.origin, "--at", "latest")["left"] == [0]
@@ -294,9 +282,7 @@ def test_a_lost_file_of_one_that_is_gone_is_given_up_from_here(
 
     assert (done["code"], done["rows"], done["kept"]) == (0, task.file.record_count, None), done
     assert command("verify")["code"] == 0
-    world.put(3)
-    pass_by(world, 60)
-    assert world.land().rows == 3
+    assert world.land_more(3).rows == 3
 
 
 def test_a_renamed_one_that_is_not_adopted_yet_is_told_so(old: World, world: World, command: Command) -> None:

@@ -23,9 +23,7 @@ def world(calm: World) -> World:
 
 
 def land(world: World, after_s: float, key: str | None = None) -> None:
-    world.put(20, key=key)
-    world.emulator.admin.advance(after_s)
-    world.land()
+    world.land_more(20, key=key, pass_s=after_s)
 
 
 def test_each_reason_is_a_line_with_its_hours_and_files(calm: World, command: Command) -> None:

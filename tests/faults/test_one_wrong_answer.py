@@ -51,9 +51,7 @@ def test_metadata_in_the_folder_is_asked_for_again_before_it_is_passed_over(worl
     world.lake = lying(world.lake)
     before = world.table
     world.land()
-    world.put(5)
-    world.emulator.admin.advance(60)
-    world.land()
+    world.land_more(5)
     table = world.table
     folder, mine = f"{table.location()}/metadata", str(table.metadata.table_uuid)
     other = local(folder) / f"00000-{uuid.uuid4()}.metadata.json"

@@ -111,8 +111,7 @@ def on_its_way(world: World) -> None:
 
 def waiting(world: World) -> None:
     """Ten logs that have not landed."""
-    world.put(10)
-    world.emulator.admin.advance(60)
+    world.put(10, pass_s=60)
 
 
 def staged(world: World) -> str:
@@ -237,8 +236,7 @@ def decided(emulator: Emulator, lake: Path) -> World:
     world.land_hours(1)
     other = World(emulator, world.lake, second_logstore(world), world.engine)
     other.land()
-    with world.client as client:
-        execute(world.lake, plan_forget_before(world.lake, world.logstore, client, world.hours.stop - 1))
+    world.carried_out(plan_forget_before, world.hours.stop - 1)
     world.put(20)
     other.counter = 26  # numbers that a removal asks for, and not the one that somebody deletes
     other.put(10)
@@ -253,8 +251,7 @@ def decided(emulator: Emulator, lake: Path) -> World:
     world.put(10)
     emulator.admin.advance(60)
     world.land()
-    with world.client as client:
-        execute(world.lake, plan_pause(world.lake, world.logstore, client, [1]))
+    world.carried_out(plan_pause, [1])
     return world
 
 

@@ -44,8 +44,7 @@ def test_rows_that_were_moved_to_another_hour_are_missed_in_their_own(world: Wor
 
 
 def test_describe_answers_when_retention_took_all_that_waits(world: World, command: Command) -> None:
-    world.put(10)
-    world.emulator.admin.advance(40 * 24 * HOUR_S)
+    world.put(10, pass_s=40 * 24 * HOUR_S)
 
     said = command("describe")
 

@@ -10,7 +10,6 @@ from pipelines.landing.ledger.state import ancestry, facts
 from pipelines.landing.operations.pause import plan_pause, plan_resume
 from sls_io.planning.waits import Why
 from sls_io.values.claim import GAP_EXPIRED
-from tests.faults.judge import assert_whole, pass_by
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import PROJECT, World
 from tests.worlds.two_runs import At
@@ -47,7 +46,7 @@ def test_a_paused_shard_stays_where_it_is_and_the_others_land(world: World, comm
     assert command("shards", "resume", "0", "--execute")["after"] == []
     assert world.land().rows > 0
     world.assert_each_log_once()
-    assert_whole(world)
+    world.assert_whole()
 
 
 def test_a_pause_outlives_a_rollback(world: World, command: Command) -> None:
@@ -67,15 +66,14 @@ def test_children_wait_for_a_paused_parent(world: World, command: Command) -> No
     command("shards", "pause", "0", "--execute")
     world.put(10, key="0" * 32)
     world.emulator.admin.split(PROJECT, world.logstore.service.logstore, 0)
-    world.put(10, key="0" * 32)
-    world.emulator.admin.advance(60)
+    world.put(10, key="0" * 32, pass_s=60)
     for _ in range(2):
         report = world.land()
         assert report.rows == 0 and report.waits[0].kind is Why.PAUSED
-        pass_by(world)
+        world.pass_by()
     command("shards", "resume", "0", "--execute")
     while world.land().rows:
-        pass_by(world)
+        world.pass_by()
     world.assert_each_log_once()
 
 
@@ -86,9 +84,7 @@ def test_a_run_that_has_begun_lands_what_it_planned(world: World, command: Comma
 
     report = world.land(on_event=pause)
     assert (report.rows, report.conflicts) == (60, 1)
-    world.put(10)
-    world.emulator.admin.advance(60)
-    assert world.land().waits[0].kind is Why.PAUSED
+    assert world.land_more(10).waits[0].kind is Why.PAUSED
 
 
 def test_a_backfill_lands_the_hours_of_a_paused_shard(world: World, command: Command) -> None:
@@ -101,8 +97,7 @@ def test_a_backfill_lands_the_hours_of_a_paused_shard(world: World, command: Com
 
 def test_who_commits_meanwhile_makes_nobody_ask_again_for_a_pause(world: World) -> None:
     for plan, paused in ((plan_pause, {0}), (plan_resume, set[int]())):
-        world.put(40)
-        world.emulator.admin.advance(60)
+        world.put(40, pass_s=60)
         with world.client as client:
             planned = plan(world.lake, world.logstore, client, [0])
             done = execute(world.lake, planned, Tools(on_event=At("publish", world.land)))
@@ -150,7 +145,7 @@ def test_without_gaps_a_loss_leaves_the_shard_to_a_person(world: World) -> None:
         assert report.gaps == () and report.waits[0].kind is Why.LOST
         assert any("`expired: gap`" in line for line in report.suspects)
         assert world.ledger.shards[0].frontier == frontier
-        pass_by(world, 3600)
+        world.pass_by(3600)
     gaps = world.land().gaps
     assert len(gaps) == 2 and gaps[0].startswith(f"shard 0: [{frontier}, ") and GAP_EXPIRED in gaps[0]
     assert world.land(logstore=stopped).suspects == (), "what has a name stops nothing"

@@ -12,7 +12,6 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate
 from pipelines.landing.hours import hour_text
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import LedgerBroken
-from tests.faults.judge import assert_whole
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World
 from tests.worlds.printed_cures import first_call
@@ -61,7 +60,7 @@ def assert_swept_and_whole(world: World, command: Command) -> None:
     assert done["code"] == 0 and not orphan.exists(), done
     for snapshot in world.table.metadata.snapshots:
         world.table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
-    assert_whole(world)
+    world.assert_whole()
     hour = min(w.window.hour for _, windows in world.landings() for w in windows if w.rows)
     assert command("table", "undo", "--hour", hour_text(hour), "--execute")["rows"] == 20
     assert command("verify")["ok"]
@@ -138,8 +137,7 @@ def test_a_lost_table_whose_metadata_lies_elsewhere_is_registered_by_its_file(
     refused = command("land", "--dry-run")
     assert "UNSET TBLPROPERTIES ('write.metadata.path')" in refused["error"]
     unset_property(world, METADATA)
-    assert world.land().rows == 20
-    assert_whole(world)
+    world.assert_next_lands(20)
 
 
 def test_a_folder_with_blanks_is_registered_as_the_refusal_prints_it(
@@ -153,5 +151,4 @@ def test_a_folder_with_blanks_is_registered_as_the_refusal_prints_it(
     refused = command("table", "register", "--execute")
     words = first_call(refused["error"])
     assert command(*words)["code"] == 0, refused
-    assert world.land().rows == 20
-    assert_whole(world)
+    world.assert_next_lands(20)

@@ -11,7 +11,6 @@ import pytest
 
 from sls_io.values.errors import ClaimLost
 from tests.faults.forked_run import Forge
-from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
 from tests.worlds.one_logstore import World
 
 LANDED_BEFORE, TO_COME = 20, 60
@@ -43,12 +42,12 @@ def test_killed_at(started: World, forge: Forge, point: str, landed: int) -> Non
     assert len(started.table_rows()) == LANDED_BEFORE + landed
     assert (started.checkpoints() == checkpoints) is (point != "release")
     assert started.files() >= files
-    assert_next_run_lands(started, TO_COME - landed)
+    started.assert_next_lands(TO_COME - landed)
 
 
 @pytest.mark.fault("4a.3.kill")
 def test_killed_in_the_middle_of_a_pull(started: World, forge: Forge) -> None:
-    held = started.emulator.admin.fault("hold_reply", call="pull_logs", logstore=logstore(started))
+    held = started.fault("hold_reply", call="pull_logs")
     run = forge.run(started.logstore, started.lake, act="kill", point="none")
     started.emulator.admin.wait(held)
 
@@ -57,7 +56,7 @@ def test_killed_in_the_middle_of_a_pull(started: World, forge: Forge) -> None:
     assert run.ended() == -signal.SIGKILL
     started.emulator.admin.remove(held)
     assert len(started.table_rows()) == LANDED_BEFORE
-    assert_next_run_lands(started, TO_COME)
+    started.assert_next_lands(TO_COME)
 
 
 @pytest.mark.fault("4a.6.kill")
@@ -76,7 +75,7 @@ def test_killed_between_two_checkpoints(started: World, forge: Forge) -> None:
     now = started.checkpoints()
     assert sum(now[s] != before[s] for s in (0, 1)) == 1
     admin.remove()
-    assert_next_run_lands(started, 0)
+    started.assert_next_lands(0)
 
 
 @pytest.mark.fault("4a.8.kill", "4a.7.kill")
@@ -88,10 +87,10 @@ def test_the_shards_of_a_killed_holder_are_another_ones_after_the_timeout_and_no
 
     with pytest.raises(ClaimLost, match="held by"):
         started.land(logstore=other)
-    pass_by(started)
+    started.pass_by()
 
     assert started.land(logstore=other).rows == TO_COME
-    assert_whole(started)
+    started.assert_whole()
 
 
 @pytest.mark.parametrize(
@@ -115,9 +114,9 @@ def test_stopped_for_longer_than_its_claim_at(started: World, forge: Forge, poin
     """Another holder lands meanwhile what was not landed; who wakes adds nothing and takes nothing back."""
     run = forge.run(started.logstore, started.lake, act="stop", point=point)
     run.stopped()
-    pass_by(started)
+    started.pass_by()
     assert started.land(logstore=started.with_holder("another")).rows == TO_COME - landed
-    assert_whole(started)
+    started.assert_whole()
     landings, files = started.landings(), started.files()
 
     status = run.wake()
@@ -125,22 +124,20 @@ def test_stopped_for_longer_than_its_claim_at(started: World, forge: Forge, poin
     assert status in (0, 2)
     assert started.landings() == landings, "who slept has published something"
     assert started.files() >= files
-    assert_whole(started)
-    started.put(10)
-    pass_by(started)
-    assert started.land().rows == 10
-    assert_whole(started)
+    started.assert_whole()
+    assert started.land_more(10, pass_s=31).rows == 10
+    started.assert_whole()
 
 
 @pytest.mark.fault("4a.3.stop")
 def test_stopped_for_longer_than_its_claim_in_the_middle_of_a_pull(started: World, forge: Forge) -> None:
     """The page it asked for came while it slept; it reads it, and what follows, for nothing."""
-    held = started.emulator.admin.fault("hold_reply", call="pull_logs", logstore=logstore(started))
+    held = started.fault("hold_reply", call="pull_logs")
     run = forge.run(started.logstore, started.lake)
     started.emulator.admin.wait(held)
     signal_to(run.pid, signal.SIGSTOP)
     run.stopped()
-    pass_by(started)
+    started.pass_by()
     assert started.land(logstore=started.with_holder("another")).rows == TO_COME
     landings = started.landings()
     started.emulator.admin.remove(held)
@@ -148,21 +145,20 @@ def test_stopped_for_longer_than_its_claim_in_the_middle_of_a_pull(started: Worl
     assert run.wake() in (0, 2)
 
     assert started.landings() == landings
-    assert_whole(started)
+    started.assert_whole()
 
 
 @pytest.mark.fault("4a.6.stop")
 def test_a_checkpoint_of_a_holder_that_slept_is_refused(started: World, forge: Forge) -> None:
     """It has read what is stored and is about to write; meanwhile the shards are another's and further on."""
-    held = started.emulator.admin.fault("hold", call="save_checkpoint", logstore=logstore(started))
+    held = started.fault("hold", call="save_checkpoint")
     run = forge.run(started.logstore, started.lake)
     started.emulator.admin.wait(held)
     signal_to(run.pid, signal.SIGSTOP)
     run.stopped()
-    pass_by(started)
-    started.put(10)
-    pass_by(started)
-    started.emulator.admin.fault("observe", call="save_checkpoint", logstore=logstore(started))
+    started.pass_by()
+    started.put(10, pass_s=31)
+    started.fault("observe", call="save_checkpoint")
     assert started.land(logstore=started.with_holder("another")).rows == 10
     frontiers = started.checkpoints()
 
@@ -170,7 +166,7 @@ def test_a_checkpoint_of_a_holder_that_slept_is_refused(started: World, forge: F
 
     assert run.wake() == 0, "its landing stands"
     assert started.checkpoints() == frontiers
-    assert_whole(started)
+    started.assert_whole()
 
 
 @pytest.mark.parametrize(
@@ -195,7 +191,7 @@ def test_disk_full_at(started: World, forge: Forge, point: str, landed: int, sta
 
     assert (ended, len(started.table_rows())) == (status, LANDED_BEFORE + landed)
     assert (started.checkpoints() == checkpoints) is (landed == 0)
-    assert_next_run_lands(started, TO_COME - landed)
+    started.assert_next_lands(TO_COME - landed)
 
 
 @pytest.mark.parametrize(("act", "heard"), [("stop", True), ("stop", False), ("kill", False)])

@@ -106,8 +106,7 @@ def test_many_readers_of_one_shard_land_its_backlog_within_its_quota_and_no_run_
     assert sum(rows) == world.counter and all(rows)
     assert emulator.admin.state()["throttled"]["ShardReadQuotaExceed"] > readers
     assert len(pulls.asked) < 40 * world.counter / GROUPS_A_PAGE
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.assert_sound()
 
 
 def test_a_shard_that_was_not_read_to_its_end_is_not_reported_as_closed(
@@ -192,8 +191,7 @@ def test_a_window_that_stays_throttled_lands_what_it_read_and_the_rest_follows(
     assert second.rows == 0 and "logs are there and none landed" in second.came_to_nothing
     emulator.admin.remove(busy)
     assert world.land().rows == world.counter - first.rows
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.assert_sound()
 
 
 @pytest.mark.parametrize(
@@ -215,8 +213,7 @@ def test_a_service_that_fails_late_costs_no_page_that_was_read_and_the_run_says_
     emulator.admin.remove(away)
     last = world.land()
     assert (last.rows, last.trouble) == (world.counter - first.rows, "")
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.assert_sound()
 
 
 def test_a_shard_whose_reads_fail_does_not_cost_the_others_theirs(emulator: Emulator, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pipelines.landing.recovery.register import plan_register, register
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import ConfigError
 from tests.worlds.command_line import Command
-from tests.worlds.lost_metadata import CONTRACT, land, remove_newest_metadata
+from tests.worlds.lost_metadata import CONTRACT, remove_newest_metadata
 from tests.worlds.one_logstore import World
 
 
@@ -26,7 +26,7 @@ def world(calm: World) -> World:
 @pytest.fixture
 def renamed(calm: World) -> tuple[World, str]:
     """Twenty logs in a table that somebody gave this name."""
-    land(calm, 20)
+    calm.land_more(20)
     name = f"{calm.logstore.table}_2"
     calm.lake.catalog().rename_table(calm.logstore.table, name)
     return calm, name
@@ -50,7 +50,7 @@ def test_a_table_that_the_catalog_has_under_another_name_is_not_registered_under
 
     assert f"ALTER TABLE lake.{other} RENAME TO {world.logstore.table}" in said["error"]
     world.lake.catalog().rename_table(other, world.logstore.table)
-    land(world, 5)
+    world.land_more(5)
     world.assert_each_log_once()
     assert command("verify")["code"] == 0
 
@@ -62,22 +62,20 @@ def test_a_renamed_table_is_landed_in_again_once_the_settings_have_its_new_name(
     with world.client as client, pytest.raises(ConfigError, match=f"`table: {other}`"):
         plan_register(world.lake, world.logstore, client)
     world.logstore = world.changed(table=other)
-    land(world, 5)
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.land_more(5)
+    world.assert_sound()
 
 
 def test_other_tables_of_the_namespace_are_no_second_name_and_one_that_cannot_be_loaded_is_passed_over(
     calm: World,
 ) -> None:
-    land(calm, 20)
+    calm.land_more(20)
     newest, beside = calm.table.metadata_location, f"{calm.logstore.table}_a"
     calm.lake.create(beside, CONTRACT)
     torn = calm.lake.create(f"{calm.logstore.table}_b", CONTRACT)
     calm.lake.catalog().drop_table(calm.logstore.table)
     shutil.rmtree(Path(torn.location().removeprefix("file://")) / "metadata")
-    with calm.client as client:
-        planned = plan_register(calm.lake, calm.logstore, client)
+    planned = calm.asked(plan_register)
     assert planned.view.notes == ()
     assert register(calm.lake, planned).metadata_location == newest
 
@@ -90,8 +88,8 @@ def cut(path: Path) -> None:
 def test_the_cure_that_verify_prints_for_metadata_shows_the_call_that_works(
     calm: World, command: Command, lose: Callable[[Path], None]
 ) -> None:
-    land(calm, 30)
-    land(calm, 20)
+    calm.land_more(30)
+    calm.land_more(20)
     lose(remove_newest_metadata(calm))
     said = command("verify", json=False)
     cure = re.search(
@@ -101,7 +99,7 @@ def test_the_cure_that_verify_prints_for_metadata_shows_the_call_that_works(
     dry = command(*shlex.split(cure[1])[1:])
     assert dry["code"] == 0 and not dry["executed"], dry
     assert command(*shlex.split(dry["does_it"]["call"])[1:])["rows"] == 30
-    land(calm, 5)
+    calm.land_more(5)
     calm.assert_each_log_once()
     assert command("verify")["code"] == 0
 
@@ -109,7 +107,7 @@ def test_the_cure_that_verify_prints_for_metadata_shows_the_call_that_works(
 def test_an_older_state_is_registered_by_its_name_alone_and_says_what_that_undoes(
     world: World, command: Command
 ) -> None:
-    land(world, 20)
+    world.land_more(20)
     old = world.table.metadata_location
     assert command("table", "forget", "--where", "n = 3", "--execute")["rows"] == 1
 

@@ -18,7 +18,6 @@ from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.recovery.adopt import plan_adopt
 from sls_io.values.errors import LandingConflict, LedgerBroken
 from sls_io.values.window import HOUR_S
-from tests.faults.judge import pass_by
 from tests.worlds.one_logstore import World, group
 from tests.worlds.two_hours import snapshots
 from tests.worlds.two_runs import At
@@ -48,12 +47,7 @@ def an_hour(world: World, rows: int = 40) -> int:
 
 
 def forget(world: World, what: str = SECRET, **more: Any) -> None:
-    with world.client as client:
-        execute(
-            world.lake,
-            plan_forget_where(world.lake, world.logstore, client, what, **more),
-            Tools(engine=world.engine),
-        )
+    world.carried_out(plan_forget_where, what, **more)
 
 
 def give_up(world: World) -> GivenUp:
@@ -121,7 +115,7 @@ def test_a_replace_of_the_running_hour_gives_way_to_a_landing_that_kept_rows_out
     put(calm, 40)
     calm.emulator.admin.advance(120)
     calm.land()
-    pass_by(calm)
+    calm.pass_by()
     forget(calm, from_now_on=True)
     put(calm, 40)
     calm.emulator.admin.advance(120)
@@ -150,18 +144,14 @@ def test_old_files_with_rows_that_may_not_land_are_not_listed_again(calm: World)
     lose(rewritten)
     assert rewritten and first
 
-    with calm.client as client:
-        planned = plan_repair_manifests(calm.lake, calm.logstore, client, without_missing=True)
-        execute(calm.lake, planned, Tools(engine=calm.engine))
+    calm.carried_out(plan_repair_manifests, without_missing=True)
 
     assert secrets(calm) == 0
 
 
 @pytest.mark.parametrize("from_now_on", [False, True])
 def test_main_that_was_put_back_to_before_a_removal_is_not_adopted(calm: World, from_now_on: bool) -> None:
-    calm.put(10)
-    calm.emulator.admin.advance(60)
-    calm.land()
+    calm.land_more(10)
     forget(calm, "n in (7, 8, 9)", from_now_on=from_now_on)
     older, removal = snapshots(calm), calm.table.metadata.refs[TAG].snapshot_id
     calm.table.manage_snapshots().rollback_to_snapshot(older[-2]).commit()
@@ -190,8 +180,7 @@ def test_rows_that_land_once_a_decision_has_ended_are_right(calm: World, how: st
     if how == "replace":
         replace(calm, range(hour, hour + 1))
     else:
-        with calm.client as client:
-            execute(calm.lake, plan_undo(calm.lake, calm.logstore, client, range(hour, hour + 1)))
+        calm.carried_out(plan_undo, range(hour, hour + 1))
         calm.land(mode="fill", hours=(hour, hour + 1))
 
     assert sum(row["__receive_hour__"].timestamp() == hour * HOUR_S for row in calm.table_rows()) == 20
@@ -206,12 +195,9 @@ def test_skipped_hours_that_were_removed_are_owed_no_more(calm: World) -> None:
     with calm.client as client:
         ends = {shard: client.cursor_at(shard, "end") for shard in calm.ledger.shards}
         execute(calm.lake, plan_skip(calm.lake, calm.logstore, client, ends))
-    calm.put(20)
-    calm.emulator.admin.advance(HOUR_S)
+    calm.put(20, pass_s=HOUR_S)
     assert "owed" in str(calm.land().readable)
-    with calm.client as client:
-        planned = plan_forget_before(calm.lake, calm.logstore, client, hour + 1, reason="the law")
-        execute(calm.lake, planned, Tools(engine=calm.engine))
+    calm.carried_out(plan_forget_before, hour + 1, reason="the law")
 
     assert calm.land().readable == ()
     assert calm.proof().verdict == VERIFIED
@@ -224,17 +210,14 @@ def test_a_shard_that_is_shown_again_brings_no_hour_back_that_was_removed(quick:
         tell(world, "error", call="get_cursor", shard=0, status=404, code="ShardNotExist")
         tell(world, "answer", call="list_shards", item=0, drop=True)
         world.land()
-        pass_by(world, 3600)
+        world.pass_by(3600)
     world.land()
     assert closed(world) == {0}
     hour = int(world.emulator.admin.now()) // HOUR_S
-    with world.client as client:
-        planned = plan_forget_before(world.lake, world.logstore, client, hour, reason="the law")
-        execute(world.lake, planned, Tools(engine=world.engine))
+    world.carried_out(plan_forget_before, hour, reason="the law")
     assert not world.table_rows()
     all_right(world)
-    world.put(10, key=LOW)
-    pass_by(world, 60)
+    world.put(10, key=LOW, pass_s=60)
 
     report = world.land()
 

@@ -10,7 +10,6 @@ import pytest
 
 from sls_io.values.claim import GAP_EXPIRED
 from tests.worlds.command_line import Command
-from tests.worlds.lost_metadata import land
 from tests.worlds.one_logstore import World
 
 DAY_S = 24 * 3600.0
@@ -27,12 +26,11 @@ def restored(world: World, tmp_path: Path) -> World:
     path = world.lake.sqlite_path
     assert path is not None
     warehouse, copy = path.parent / "warehouse", tmp_path / "copy"
-    land(world, 30)
+    world.land_more(30)
     shutil.copytree(warehouse, copy)
     backup(path, tmp_path / "catalog.copy")
-    land(world, 10)
-    world.put(5)
-    world.emulator.admin.advance(60)
+    world.land_more(10)
+    world.put(5, pass_s=60)
     shutil.rmtree(warehouse)
     shutil.copytree(copy, warehouse)
     backup(tmp_path / "catalog.copy", path)
@@ -57,8 +55,7 @@ def test_a_restored_copy_is_told_and_lands_what_is_missing_once(
     assert command("verify")["ok"], "the copy agrees with its own ledger"
 
     assert world.land().rows == 15
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.assert_sound()
     assert command("describe")["ahead"] == []
     assert world.checkpoints() == {s: e.frontier for s, e in world.ledger.shards.items()}
 

@@ -10,7 +10,6 @@ from pipelines.landing.operations.pause import plan_pause, plan_resume
 from pipelines.landing.operations.seek import plan_seek
 from sls_io.values.errors import LandingConflict
 from sls_io.values.window import HOUR_S, Cursor
-from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World
 from tests.worlds.two_runs import At
@@ -22,11 +21,9 @@ TO = ("checkpoints", "set", "--to", "table", "--from")
 def world(calm: World) -> World:
     """A new deployment: 20 logs landed a quarter of an hour ago, 10 some minutes ago, and 15 to come."""
     calm.emulator.admin.advance(HOUR_S + 60 - calm.emulator.admin.now() % HOUR_S)
-    calm.put(20)
-    calm.emulator.admin.advance(600)
-    calm.land()
+    calm.land_more(20, pass_s=600)
     calm.begun(10, 15)
-    pass_by(calm)
+    calm.pass_by()
     return calm
 
 
@@ -54,8 +51,8 @@ def test_in_the_first_hour_of_a_deployment_what_has_landed_so_far_lands_again(
     assert not files & set(world.published()), "all of it was pulled again"
     world.assert_proved()
     assert command(*TO, "shift:-20m")["again"]["rows"] == 30, "and once more"
-    assert_next_run_lands(world, 15)
-    assert_whole(world)
+    world.assert_next_lands(15)
+    world.assert_whole()
 
 
 def test_a_landing_that_comes_meanwhile_stays_and_its_hour_is_whole(world: World) -> None:
@@ -69,8 +66,8 @@ def test_a_landing_that_comes_meanwhile_stays_and_its_hour_is_whole(world: World
     sought(world, begins, At("publish", lands))
 
     assert landing and landing < set(world.published()) and not files & set(world.published())
-    assert_next_run_lands(world, 0)
-    assert_whole(world)
+    world.assert_next_lands(0)
+    world.assert_whole()
 
 
 def test_files_of_both_written_together_meanwhile_stop_it_and_nothing_changed(world: World) -> None:
@@ -87,20 +84,18 @@ def test_files_of_both_written_together_meanwhile_stop_it_and_nothing_changed(wo
 
     assert heads == [world.table.metadata.current_snapshot_id]
     sought(world, begins)
-    assert_whole(world)
+    world.assert_whole()
 
 
 def test_a_shard_that_is_hours_behind_holds_no_other_back(calm: World) -> None:
     """Shard 1 is paused after its first logs; hours of shard 0 that it has not passed land again."""
     calm.land_hours(1)
-    with calm.client as client:
-        execute(calm.lake, plan_pause(calm.lake, calm.logstore, client, [1]))
+    calm.carried_out(plan_pause, [1])
     calm.land_hours(2)
     before, rows = calm.ledger, calm.identities()
     sought(calm, {0: calm.ledger.shards[0].start})
     assert calm.ledger == before and calm.identities() == rows
     calm.assert_proved()
-    with calm.client as client:
-        execute(calm.lake, plan_resume(calm.lake, calm.logstore, client, [1]))
+    calm.carried_out(plan_resume, [1])
     calm.land()
-    assert_whole(calm)
+    calm.assert_whole()

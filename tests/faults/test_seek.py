@@ -14,7 +14,6 @@ from pipelines.landing.operations.seek import check_unread, plan_seek, readers_o
 from sls_io.values.claim import GAP_SKIPPED
 from sls_io.values.errors import ClaimLost
 from sls_io.values.window import HOUR_S, Cursor
-from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World
 
@@ -25,10 +24,8 @@ TO = ("checkpoints", "set", "--to", "table", "--from")
 def world(calm: World) -> World:
     """Two shards with three hours of 20 landed logs each and 30 of a fourth, twenty minutes old."""
     calm.land_hours(3)
-    calm.put(30)
-    calm.emulator.admin.advance(1200)
-    calm.land()
-    pass_by(calm)
+    calm.land_more(30, pass_s=1200)
+    calm.pass_by()
     return calm
 
 
@@ -77,12 +74,11 @@ def test_back_lands_hours_again_in_one_commit_also_the_one_that_runs_and_the_row
     assert world.ledger == before and world.identities() == rows
     assert len(files - set(world.published())) >= 3, "the hours' files are new ones"
     world.assert_proved()
-    assert_next_run_lands(world, 0)
+    world.assert_next_lands(0)
 
 
 def test_forward_is_owed_and_the_checkpoints_follow(world: World, command: Command, tmp_path: Path) -> None:
-    world.put(40)
-    world.emulator.admin.advance(60)
+    world.put(40, pass_s=60)
     file = tmp_path / "to.csv"
     command("checkpoints", "set", "--from", "latest", "--to", f"csv:{file}", "--execute")
     dry = command(*TO, "latest")
@@ -103,18 +99,17 @@ def test_forward_is_owed_and_the_checkpoints_follow(world: World, command: Comma
     assert {s["shard"]: s["way"] for s in young["shards"]} == {0: "unsettled", 1: "stays"}
     said = command(*TO, "latest", json=False)["text"]
     assert "shard 0: logs are there, and none has settled" in said and "already" not in said
-    pass_by(world)
+    world.pass_by()
     hours = world.hours
     assert world.land(mode="fill", hours=(hours.start, hours.stop)).rows == 45
     world.land()
-    assert_whole(world)
+    world.assert_whole()
 
 
 def test_one_shard_back_and_another_forward_are_one_commit(
     world: World, command: Command, tmp_path: Path
 ) -> None:
-    world.put(40)
-    world.emulator.admin.advance(60)
+    world.put(40, pass_s=60)
     head = world.table.metadata.current_snapshot_id
     ends = {s["shard"]: s["cursor"] for s in command(*TO, "latest")["shards"]}
     begin = min(cursor for shard, cursor, _ in world.truth() if shard == 0)
@@ -128,7 +123,7 @@ def test_one_shard_back_and_another_forward_are_one_commit(
     assert world.land().rows == 40 - waiting
     hours = world.hours
     assert world.land(mode="fill", hours=(hours.start, hours.stop)).rows == waiting
-    assert_whole(world)
+    world.assert_whole()
 
 
 def test_it_is_refused_while_another_reads_and_changes_nothing(world: World, command: Command) -> None:
@@ -150,9 +145,7 @@ def test_with_leases_it_is_refused_while_a_worker_has_one_and_not_for_a_name_tha
         coordinator={"database": f"sqlite:///{tmp_path}/leases.db"},
         group={**world.logstore.group.model_dump(), "holder": "one", "patience_s": 3},
     )
-    world.put(10)
-    world.emulator.admin.advance(60)
-    world.land()
+    world.land_more(10)
     me = world.with_holder("me")
     with world.client as client:
         check_unread(me, world.lake, client)
@@ -182,7 +175,7 @@ def test_what_cannot_be_landed_again_is_said(world: World, command: Command) -> 
     world.land()
     clock.set_clock(taken_s + 600)
     world.land()
-    pass_by(world)
+    world.pass_by()
     begun = command(*TO, "earliest")
     assert begun["code"] == 0, begun["error"]
     assert (begun["gone"], begun["again"]["hours"][:16]) == (hour_text(hour), hour_text(hour + 1))

@@ -21,7 +21,6 @@ from pipelines.landing.watch.health import Kind, Level, findings
 from pipelines.landing.watch.vitals import after_landing, vitals
 from sls_io.values.errors import ConfigError
 from sls_io.values.window import HOUR_S
-from tests.faults.judge import pass_by
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import PROJECT, World, group, use_catalog
 from tests.worlds.two_logstores import second_logstore
@@ -53,9 +52,7 @@ def fill(world: World) -> None:
 def test_a_logstore_lands_in_the_table_of_another_only_where_its_settings_say_shared(
     quick: World, world: World, run: Callable[[World], None]
 ) -> None:
-    quick.put(20)
-    pass_by(quick, 60)
-    quick.land()
+    quick.land_more(20)
     before = quick.table.metadata
 
     with pytest.raises(ConfigError) as refused:
@@ -78,8 +75,7 @@ def test_a_logstore_lands_in_the_table_of_another_only_where_its_settings_say_sh
 
 def test_of_two_first_runs_into_one_table_the_second_is_refused(quick: World, world: World) -> None:
     """Each found the table empty; what the first registered the second meets when its try is refused."""
-    quick.put(20)
-    pass_by(quick, 60)
+    quick.put(20, pass_s=60)
     first = At("resolve_start.done", lambda: [quick.land()])
 
     with pytest.raises(ConfigError, match="does not know"):
@@ -98,7 +94,7 @@ def test_rows_of_another_logstore_in_the_same_file_are_not_read_again(
     for each in (quick, world):
         each.logstore = each.changed(shared=True)
         each.put(10, value=value)
-    pass_by(quick, 60)
+    quick.pass_by(60)
     for each in (quick, world):
         each.land()
     in_one_file(quick)
@@ -119,7 +115,7 @@ def test_rows_of_another_logstore_in_the_same_file_are_not_read_again(
     if mode == "rest":
         for each in (quick, world):
             each.put(3)
-        pass_by(quick, 60)
+        quick.pass_by(60)
         with pytest.raises(ConfigError, match="'status' may not land as they are sent"):
             quick.land()
         assert world.land().rows == 3, "the settings of the other one say nothing of that key"
@@ -156,9 +152,7 @@ def said_by(world: World, logstore: Logstore) -> list[str]:
 
 def both_land(quick: World, world: World) -> None:
     """20 rows of the one and 25 of the other in their table."""
-    quick.put(20)
-    pass_by(quick, 60)
-    quick.land()
+    quick.land_more(20)
     world.logstore = world.changed(shared=True)
     world.land()
 
@@ -169,13 +163,12 @@ def test_a_table_that_two_logstores_fill_already_goes_on_and_a_line_says_it(
     both_land(quick, world)
     for each in (quick, world):
         each.put(5)
-    pass_by(quick, 60)
+    quick.pass_by(60)
 
     for each, beside in ((quick, world), (world, quick)):
         (line,) = said_by(each, each.changed(shared=False))
         assert beside.logstore.service.logstore in line and "also takes rows of origin" in line
-        each.put(5)
-        pass_by(each, 60)
+        each.put(5, pass_s=60)
         assert said_by(each, each.changed(shared=True)) == []
     assert len(quick.table_rows()) == 20 + 25 + 4 * 5
 
@@ -185,9 +178,7 @@ def test_a_rollback_that_takes_rows_of_another_logstore_says_that_its_service_wa
 ) -> None:
     both_land(quick, world)
     target = quick.table.metadata.current_snapshot_id
-    quick.put(5)
-    pass_by(quick, 60)
-    quick.land()
+    quick.land_more(5)
 
     said = command("table", "rollback", str(target))
     done = command("table", "rollback", str(target), "--execute", json=False)
@@ -202,9 +193,7 @@ def test_a_rollback_that_takes_rows_of_another_logstore_says_that_its_service_wa
 def test_the_verbs_that_give_a_table_to_a_logstore_refuse_one_that_is_not_its_own(
     quick: World, world: World, command: Command
 ) -> None:
-    quick.put(20)
-    pass_by(quick, 60)
-    quick.land()
+    quick.land_more(20)
     before = quick.table.metadata
     for words in (("land",), ("table", "adopt")):
         done = command(*words)
@@ -219,9 +208,7 @@ def test_rows_with_errors_of_another_logstore_of_the_table_are_not_ones_own(
     world.logstore = world.changed(shared=True)
     world.put(40, value="no status")
     quick.put(20)
-    quick.put(1, value="no status")
-    pass_by(quick, 60)
-    quick.land()
+    quick.land_more(1, value="no status")
     world.land()
 
     own, theirs = (error_rows(each.logstore, each.lake) for each in (quick, world))
@@ -249,7 +236,7 @@ def test_a_row_that_does_not_name_all_of_its_causes_makes_their_counts_lower_bou
     bad = {f"k{number}": b"\xff" for number in range(9)}
     with quick.client as client:
         client.put_raw(group([bad, bad, bad | {"k9": b"\xff", "status": "no status"}, {"status": "none"}]))
-    pass_by(quick, 60)
+    quick.pass_by(60)
     quick.land()
 
     found = error_rows(quick.logstore, quick.lake)

@@ -13,7 +13,6 @@ from pipelines.landing.watch.health import Level, TimeLeft, Vitals, Waits, findi
 from pipelines.landing.watch.vitals import vitals
 from sls_io.values.claim import GAP_SKIPPED
 from sls_io.values.window import HOUR_S, cursor_to_wire
-from tests.faults.judge import assert_next_run_lands, assert_whole, pass_by
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import PROJECT, World
 
@@ -42,9 +41,7 @@ def test_what_was_skipped_is_owed_until_a_backfill_lands_it(world: World, comman
 
     done = command(*skip("latest"), "--execute")
     assert done["committed"] == world.table.metadata.current_snapshot_id
-    world.put(10)
-    world.emulator.admin.advance(60)
-    report = world.land()
+    report = world.land_more(10)
 
     assert report.rows == 10 and len(report.readable) == 2
     assert all("skipped and is owed" in line for line in report.readable)
@@ -59,7 +56,7 @@ def test_what_was_skipped_is_owed_until_a_backfill_lands_it(world: World, comman
     assert filled.rows == 60 and world.land().readable == ()
     assert all(not entry.gaps for entry in world.ledger.shards.values())
     world.assert_each_log_once()
-    assert_whole(world)
+    world.assert_whole()
 
 
 def test_logs_that_are_owed_have_a_word_and_an_exit_code_of_their_own_until_they_have_landed(
@@ -97,15 +94,13 @@ def test_what_is_skipped_of_an_hour_with_removed_rows_is_owed(world: World, comm
 def test_a_begin_that_is_told_wrong_takes_nothing_for_lost(world: World, command: Command) -> None:
     """What was skipped stays owed, and what waits is not said to be lost, as the next run says."""
     command(*skip("latest"), "--execute")
-    world.put(20)
-    world.emulator.admin.advance(60)
+    world.put(20, pass_s=60)
     with world.client as client:
         ends = {shard.id: client.cursor_at(shard.id, "end") for shard in client.shards()}
     for shard, end in ends.items():
-        world.emulator.admin.fault(
+        world.fault(
             "answer",
             call="get_cursor",
-            logstore=world.logstore.service.logstore,
             shard=shard,
             query={"from": "begin"},
             field="cursor",
@@ -132,9 +127,8 @@ def test_what_can_land_no_more_has_a_name_and_is_verified(world: World, command:
 
 
 def test_one_shard_goes_on_from_a_time_and_the_other_lands_all(world: World, command: Command) -> None:
-    pass_by(world, HOUR_S)
-    world.put(20)
-    pass_by(world, 120)
+    world.pass_by(HOUR_S)
+    world.put(20, pass_s=120)
     at = int(world.emulator.admin.now()) // HOUR_S
     done = command(*skip(hour_text(at), "--shards", "1"), "--execute")
     assert [shard["shard"] for shard in done["owed"]] == [1]
@@ -154,7 +148,7 @@ def test_a_shard_that_is_beyond_the_time_stays(world: World, command: Command) -
         begins = {shard.id: client.cursor_at(shard.id, "begin") for shard in client.shards()}
         planned = plan_seek(world.lake, world.logstore, client, begins, forward_only=True)
     assert not planned.decided.needed, "also where a run has landed since the cursors were chosen"
-    assert_next_run_lands(world, 0)
+    world.assert_next_lands(0)
 
 
 def test_retention_takes_what_is_owed_and_it_stays_a_gap(world: World, command: Command) -> None:
@@ -172,9 +166,7 @@ def test_retention_takes_what_is_owed_and_it_stays_a_gap(world: World, command: 
     assert any("is owed" in note for note in notes_of(world))
     world.emulator.admin.advance(10.5 * day_s)
     assert sum("it is lost" in note for note in notes_of(world)) == 2, "one of each shard"
-    world.put(10)
-    world.emulator.admin.advance(120)
-    report = world.land()
+    report = world.land_more(10, pass_s=120)
     assert (report.rows, report.readable, report.gaps) == (10, (), ())
     assert {gap.cause for entry in world.ledger.shards.values() for gap in entry.gaps} == {GAP_SKIPPED}
     world.assert_proved()
@@ -184,13 +176,12 @@ def test_a_shard_that_was_skipped_to_its_end_is_closed_and_its_children_land(
     world: World, command: Command
 ) -> None:
     world.emulator.admin.split(PROJECT, world.logstore.service.logstore, 0)
-    world.put(20)
-    world.emulator.admin.advance(120)
+    world.put(20, pass_s=120)
     command(*skip("latest", "--shards", "0"), "--execute")
     owed = len([i for i in world.truth() if i[0] == 0]) - sum(i[0] == 0 for i in world.identities())
     for _ in range(3):
         world.land()
-        pass_by(world)
+        world.pass_by()
     assert world.ledger.shards[0].closed
     hours = world.hours
     assert world.land(mode="fill", hours=(hours.start, hours.stop)).rows == owed
@@ -211,9 +202,8 @@ def test_a_run_beside_a_skip_plans_again(world: World, command: Command) -> None
 
 @pytest.mark.parametrize("written", ["T{}:00:00", "T{}:00:00+00:00", "T{}:00", "-{}:00"])
 def test_a_time_means_the_same_to_table_and_store(world: World, command: Command, written: str) -> None:
-    pass_by(world, HOUR_S)
-    world.put(20)
-    pass_by(world, 120)
+    world.pass_by(HOUR_S)
+    world.put(20, pass_s=120)
     hour = int(world.emulator.admin.now()) // HOUR_S
     time = hour_text(hour)[:10] + written.format(hour_text(hour)[11:13])
     for target in ("table", "file:positions.json"):

@@ -15,7 +15,6 @@ from pipelines.landing.logstore import Logstore
 from pipelines.landing.run.driver import Run
 from sls_io.planning.waits import Why
 from sls_io.values.window import HOUR_S
-from tests.faults.judge import pass_by
 from tests.worlds.command_line import Command, settings
 from tests.worlds.one_logstore import World
 from tests.worlds.wrong_answers import backfill
@@ -26,8 +25,7 @@ TO_COME = "2199-01-01-00:00"
 @pytest.fixture
 def world(quick: World) -> World:
     """40 logs in an hour that is over, and nothing landed."""
-    quick.put(40)
-    pass_by(quick, 2 * HOUR_S)
+    quick.put(40, pass_s=2 * HOUR_S)
     return quick
 
 
@@ -67,14 +65,12 @@ def test_while_the_start_is_to_come_no_checkpoint_moves_and_the_logs_that_wait_a
 
 def test_what_waited_before_a_start_to_come_lands_whole_once_it_is_lowered(world: World) -> None:
     told(world, world.changed(start=TO_COME))
-    world.put(10)
-    pass_by(world, 60)
+    world.put(10, pass_s=60)
 
     report = world.land()
 
     assert (report.rows, report.gaps, report.readable) == (50, (), ())
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.assert_sound()
 
 
 def test_the_verb_says_that_no_history_has_begun(
@@ -100,15 +96,12 @@ def test_a_start_that_was_lowered_before_anything_landed_is_no_wrong_answer_of_t
     for line in report.readable:
         assert "`start` or `reset` names an earlier time than when the history began" in line
         assert "the service" not in line
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.assert_sound()
 
 
 def test_a_start_that_was_lowered_after_a_landing_names_the_backfill_and_blames_nobody(world: World) -> None:
     world.logstore = world.changed(start=this_hour(world))
-    world.put(10)
-    pass_by(world, 60)
-    assert world.land().rows == 10
+    assert world.land_more(10).rows == 10
     world.logstore = world.changed(start="2026-01-01-00:00")
 
     lines = world.land().readable
@@ -121,8 +114,7 @@ def test_a_start_that_was_lowered_after_a_landing_names_the_backfill_and_blames_
     for line in lines:
         assert "`start` or `reset` names an earlier time" in line and "wrong" not in line
         backfill(world, line)
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.assert_sound()
 
 
 def test_a_table_that_does_not_say_what_was_asked_for_then_leaves_open_who_was_wrong(world: World) -> None:
@@ -143,9 +135,7 @@ def test_what_was_asked_for_then_and_edited_by_hand_is_as_good_as_none(world: Wo
     with world.table.transaction() as change:
         change.set_properties({ASKED_PROPERTY_PREFIX + origin: text})
     assert not facts(world.table).asked
-    world.put(5)
-    world.emulator.admin.advance(60)
-    assert world.land().rows == 5
+    assert world.land_more(5).rows == 5
 
 
 def forget_asked(table: Table) -> None:

@@ -11,7 +11,6 @@ from pipelines.cli.main import EXIT_USAGE
 from pipelines.landing.commit.planned import execute
 from pipelines.landing.operations.mend import plan_mend
 from sls_io.values.errors import ConfigError
-from tests.faults.judge import assert_next_run_lands
 from tests.snippets import TRANSFORM, snippet
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import World, group
@@ -89,19 +88,19 @@ def test_the_shard_whose_rows_it_fails_at_stays_where_it_is_and_the_other_lands(
     world.assert_proved()
     with pytest.raises(ConfigError, match=rf"{HERE}:stumbles' failed \(ValueError\), of rows of shard 0"):
         world.land(logstore=failing)
-    assert_next_run_lands(world, 61 - report.rows)
+    world.assert_next_lands(61 - report.rows)
 
 
 def test_one_that_leaves_rows_out_lands_nothing(world: World) -> None:
     with pytest.raises(ConfigError, match=r"gave \d+ rows for \d+, of rows of shard \d: nothing"):
         world.land(logstore=world.changed(transform=f"{HERE}:shorter"))
-    assert_next_run_lands(world, 60)
+    world.assert_next_lands(60)
 
 
 def test_one_that_writes_into_what_it_was_given_lands_nothing(world: World) -> None:
     with pytest.raises(ConfigError, match="changed or left out __cursor__, which must come back as given"):
         world.land(logstore=world.changed(transform="tests.unit.test_transform:rotated"))
-    assert_next_run_lands(world, 60)
+    world.assert_next_lands(60)
 
 
 @pytest.mark.parametrize("decoder", ["panics", "cancelled", "generator_exit", "leaves", "config_error"])

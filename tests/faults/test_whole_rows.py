@@ -26,7 +26,6 @@ from sls_io.values.cures import Do
 from sls_io.values.errors import TransportError
 from sls_io.values.settings import Service
 from sls_io.values.window import HOUR_S
-from tests.faults.judge import assert_whole
 from tests.worlds.command_line import Command
 from tests.worlds.landed_hours import data_of, hours, take_all_hours
 from tests.worlds.one_logstore import World
@@ -91,7 +90,7 @@ def test_a_damaged_value_is_named_by_verify_rows_with_a_cure_that_works(
     run_as_printed(world, command, cure)
     proved = command("verify", "--rows")
     assert proved["ok"] and proved["whole"]["others"] == 0 and proved["whole"]["rows"] == 60
-    assert_whole(world)
+    world.assert_whole()
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -119,9 +118,7 @@ def test_whoever_meets_a_damaged_value_names_the_cures_and_not_a_verb_that_looks
 def test_rows_with_errors_that_cannot_be_read_again_name_the_cures(
     world: World, command: Command, damage: Damage
 ) -> None:
-    world.put(20, value="no number")
-    world.emulator.admin.advance(HOUR_S)
-    world.land()
+    world.land_more(20, value="no number", pass_s=HOUR_S)
     hour = hours(world)[-1]
     path = data_of(world, hour)
     damage(path)
@@ -233,7 +230,7 @@ def test_files_from_before_the_checksums_are_read_and_proven(world: World, comma
     assert command("verify", "--rows")["whole"]["rows"] == 60
     assert command("table", "maintain", "--execute", "--only", "compact")["compacted"]
     assert command("verify", "--rows")["ok"]
-    assert_whole(world)
+    world.assert_whole()
 
 
 def test_readers_that_know_nothing_of_checksums_read_files_that_have_them(world: World) -> None:
@@ -284,4 +281,4 @@ def test_a_whole_file_with_the_same_identities_and_other_values_is_named_by_its_
     assert proof["code"] == EXIT_FAILED and "overwritten by another one" in proof["problems"][0]
     run_as_printed(world, command, printed(" ".join(ways(proof)))[0])
     assert command("verify", "--rows")["ok"]
-    assert_whole(world)
+    world.assert_whole()

@@ -17,7 +17,6 @@ from pipelines.landing.watch.sealed import Sealing, sealing
 from sls_io.values.claim import CURSOR_UNKNOWN, GAP_SHARD_GONE
 from sls_io.values.clock import ManualClock
 from sls_io.values.window import HOUR_S
-from tests.faults.judge import assert_whole, pass_by
 from tests.worlds.one_logstore import PROJECT, World
 from tests.worlds.wrong_answers import LOW, all_right, tell
 
@@ -71,7 +70,7 @@ def test_one_kind_of_answer_never_gives_a_shard_up_however_long_it_is_told(
     for _ in range(4):
         report = begun.land()
         assert_suspects(begun, report)
-        pass_by(begun, 3600)
+        begun.pass_by(3600)
     with begun.client as client:
         assert preview(begun.logstore, begun.lake, client).suspects == report.suspects
 
@@ -80,7 +79,7 @@ def test_one_kind_of_answer_never_gives_a_shard_up_however_long_it_is_told(
 
     assert (report.suspects, report.gaps) == ((), ())
     begun.land()
-    assert_whole(begun)
+    begun.assert_whole()
 
 
 @pytest.mark.parametrize("lie", ONE_KIND, ids=lambda lie: lie.__name__)
@@ -102,11 +101,9 @@ def hidden(begun: World) -> World:
     begun.land()
     begun.emulator.admin.split(PROJECT, name, 0)
     unlisted(begun, 2)
-    begun.put(10, key=LOW)
-    pass_by(begun, HOUR_S)
+    begun.put(10, key=LOW, pass_s=HOUR_S)
     begun.emulator.admin.split(PROJECT, name, 2)
-    begun.put(20, key=LOW)
-    pass_by(begun, HOUR_S)
+    begun.put(20, key=LOW, pass_s=HOUR_S)
     return begun
 
 
@@ -130,7 +127,7 @@ def test_a_parent_that_no_list_has_shown_is_waited_for(hidden: World, asked: str
     of_windows = [w.window.shard for _, windows in hidden.landings() for w in windows]
     children = [of_windows.index(shard) for shard in (4, 5) if shard in of_windows]
     assert not ordered or of_windows.index(2) < min(children)
-    assert_whole(hidden)
+    hidden.assert_whole()
 
 
 def test_a_fill_brings_what_is_in_a_shard_that_no_list_has_shown(hidden: World) -> None:
@@ -141,12 +138,12 @@ def test_a_fill_brings_what_is_in_a_shard_that_no_list_has_shown(hidden: World) 
     all_right(hidden)
     for _ in range(4):
         hidden.land()
-    assert_whole(hidden)
+    hidden.assert_whole()
 
 
 def test_an_hour_is_replaced_although_a_list_lacks_a_shard_of_it(begun: World) -> None:
     hours = range(begun.hours[-1], begun.hours[-1] + 1)
-    pass_by(begun, HOUR_S)
+    begun.pass_by(HOUR_S)
     begun.land()
     unlisted(begun, 0)
     with begun.client as client:
@@ -154,7 +151,7 @@ def test_an_hour_is_replaced_although_a_list_lacks_a_shard_of_it(begun: World) -
         assert execute_replace(begun.lake, planned, Tools(engine=begun.engine)).rows == 40
     all_right(begun)
     begun.land()
-    assert_whole(begun)
+    begun.assert_whole()
 
 
 def test_no_hour_is_complete_while_a_list_lacks_a_shard_that_nobody_knows(hidden: World) -> None:
@@ -179,9 +176,8 @@ def test_no_hour_is_complete_while_a_list_lacks_an_open_shard(begun: World) -> N
     hour = begun.hours[0]
     begun.emulator.admin.split(PROJECT, begun.logstore.service.logstore, 0)
     unlisted(begun, 3)
-    pass_by(begun, HOUR_S)
-    begun.put(10)
-    pass_by(begun, HOUR_S)
+    begun.pass_by(HOUR_S)
+    begun.put(10, pass_s=HOUR_S)
     for _ in range(3):
         begun.land()
     with begun.client as client:
@@ -217,13 +213,13 @@ def test_two_kinds_of_answers_in_one_run_give_nothing_up(begun: World) -> None:
     assert view.suspect_s > 0
     assert any("suspected since" in note for note in begun.proof().shards[0].notes)
 
-    pass_by(begun, 5)
+    begun.pass_by(5)
     assert_suspects(begun, begun.land())
     all_right(begun)
     assert begun.land().suspects == ()
     assert begun.ledger.shards[0].suspect_s == 0
     begun.land()
-    assert_whole(begun)
+    begun.assert_whole()
 
 
 def misled(world: World, shard: int = 0) -> None:
@@ -231,7 +227,7 @@ def misled(world: World, shard: int = 0) -> None:
     no_cursor(world, shard)
     unlisted(world, shard)
     assert world.land().gaps == ()
-    pass_by(world, TIMEOUT_S)
+    world.pass_by(TIMEOUT_S)
     gap = f"shard {shard}: [{world.ledger.shards[shard].frontier}, {CURSOR_UNKNOWN}) {GAP_SHARD_GONE}"
     assert world.land().gaps == (gap,)
     assert world.ledger.shards[shard].closed
@@ -241,8 +237,7 @@ def misled(world: World, shard: int = 0) -> None:
 @pytest.mark.fault("4b.expired.plan")
 def test_a_shard_that_is_shown_again_is_said_by_verify_and_opened_by_the_next_run(begun: World) -> None:
     misled(begun)
-    begun.put(10)
-    begun.emulator.admin.advance(60)
+    begun.put(10, pass_s=60)
     (said,) = begun.proof().shards[0].problems
     assert "calls this shard gone" in said and "the next live run opens it again" in said
 
@@ -251,7 +246,7 @@ def test_a_shard_that_is_shown_again_is_said_by_verify_and_opened_by_the_next_ru
 
     entry = begun.ledger.shards[0]
     assert (entry.closed, entry.gaps) == (False, ())
-    assert_whole(begun)
+    begun.assert_whole()
 
 
 def written_off_to_the_end(world: World) -> str:
@@ -259,7 +254,7 @@ def written_off_to_the_end(world: World) -> str:
     begins_later(world, 0)
     tell(world, "error", call="pull_logs", shard=0, status=400, code="InvalidCursor")
     assert world.land().gaps == ()
-    pass_by(world, TIMEOUT_S)
+    world.pass_by(TIMEOUT_S)
     (gap,) = world.land().gaps
     assert gap.startswith("shard 0: ")
     all_right(world)
@@ -291,14 +286,13 @@ def test_the_fill_that_verify_names_lands_what_is_in_the_gap(gap_that_can_be_rea
     world.land(mode="fill", hours=(hour_of(first), hour_of(last) + 1))
 
     assert world.ledger.shards[0].gaps == ()
-    assert_whole(world)
+    world.assert_whole()
 
 
 def test_a_fill_of_a_part_of_an_old_gap_makes_no_new_loss_of_the_rest(begun: World) -> None:
     hour = begun.hours[-1]
-    pass_by(begun, HOUR_S)
-    begun.put(20)
-    pass_by(begun, 60)
+    begun.pass_by(HOUR_S)
+    begun.put(20, pass_s=60)
     gap = written_off_to_the_end(begun)
     named_ms = last_ms(begun)
     begun.land(mode="fill", hours=(hour, hour + 1))
@@ -325,22 +319,19 @@ def last_ms(world: World) -> int:
 def test_a_begin_cursor_that_is_too_high_for_a_new_child_skips_nothing(begun: World) -> None:
     begun.land()
     begun.emulator.admin.split(PROJECT, begun.logstore.service.logstore, 0)
-    begun.put(30, key=LOW)
-    begun.emulator.admin.advance(60)
-    begun.land()
+    begun.land_more(30, key=LOW)
     begins_later(begun, 2)
     begun.land()
     begun.land()
     all_right(begun)
     begun.land()
     begun.land()
-    assert_whole(begun)
+    begun.assert_whole()
 
 
 @pytest.mark.parametrize("reset", ["earliest", "2026-01-01-00:00"])
 def test_one_wrong_cursor_at_the_first_start_skips_nothing(quick: World, reset: str) -> None:
-    quick.put(20)
-    quick.emulator.admin.advance(60)
+    quick.put(20, pass_s=60)
     with quick.client as client:
         end = int(client.cursor_at(0, "end"))
     for asked in ("begin", "[0-9]+"):
@@ -359,10 +350,8 @@ def test_a_shard_that_is_called_read_only_by_one_answer_is_not_closed(begun: Wor
     report = begun.land()
     assert report.closed == ()
     all_right(begun)
-    begun.put(10)
-    begun.emulator.admin.advance(60)
-    begun.land()
-    assert_whole(begun)
+    begun.land_more(10)
+    begun.assert_whole()
 
 
 def test_an_end_that_is_too_low_does_not_close_a_read_only_shard(begun: World) -> None:
@@ -399,4 +388,4 @@ def test_a_page_that_contradicts_itself_proves_no_emptiness(begun: World, last: 
     if last:
         assert report.stopped[0] == "short"
     begun.land()
-    assert_whole(begun)
+    begun.assert_whole()

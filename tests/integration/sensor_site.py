@@ -109,9 +109,7 @@ class Site:
 
 def landed(site: Site, rows: int = 20) -> Site:
     """`rows` logs, landed a minute later."""
-    site.world.put(rows)
-    site.world.emulator.admin.advance(60)
-    site.world.land()
+    site.world.land_more(rows)
     return site
 
 

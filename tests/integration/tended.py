@@ -67,9 +67,7 @@ def tend_elsewhere(world: World, home: Path, **more: Any) -> "subprocess.Complet
     """The same in another process, of a table with four landings in two hours; ended when this returns."""
     for minute in (2, 30, 62, 90):
         world.at(HOUR0_S + 60 * (minute - 1))
-        world.put(20)
-        world.at(HOUR0_S + 60 * minute)
-        world.land()
+        world.land_more(20, until_s=HOUR0_S + 60 * minute)
     asked = arguments_of(world.logstore, world.lake, home, where="n = 7", **more)
     return python("-m", "tests.integration.tended", asked)
 

@@ -61,8 +61,7 @@ def test_lost_rows_are_given_up_only_by_saying_so_and_verify_remembers(
     assert {d["snapshot"] for d in differs} == {newest}
     assert sum(d["known"] - d["there"] for d in differs) == sum(d["missing"] for d in differs) == 5
     assert not any(d["foreign"] for d in differs)
-    with started.client as client:
-        said = shown(plan_adopt(started.lake, started.logstore, client, at="rows"))
+    said = shown(started.asked(plan_adopt, at="rows"))
     assert (
         f"sls-lake table rollback {newest}" in said
         and "brings back the rows that had landed by then" in said
@@ -102,9 +101,7 @@ def test_rows_that_nothing_brings_back_are_given_up_although_landings_went_on(
     assert command(*ADOPT, "--at", "rows", "--execute")["code"] == EXIT_USAGE
     assert command(*verb, "--execute")["executed"]
     assert command("table", "maintain", "--execute")["put_off"] == []
-    started.put(10)
-    started.emulator.admin.advance(60)
-    assert started.land().rows == 10
+    assert started.land_more(10).rows == 10
     assert len(started.table_rows()) == 85
     proved = command("verify")
     assert proved["code"] == 0
@@ -152,14 +149,12 @@ def test_behind_a_damaged_ledger_the_older_one_that_can_be_read_is_named(
     assert (dry["damaged"], dry["back"], dry["missing"]) == (damaged, older, 0)
     assert {d["snapshot"] for d in dry["differs"]} == {older}
     assert sum(d["foreign"] for d in dry["differs"]) == 10
-    with started.client as client:
-        said = shown(plan_adopt(started.lake, started.logstore, client))
+    said = shown(started.asked(plan_adopt))
     assert "cannot be read" in said and f"sls-lake table rollback {older}" in said
     back = command("table", "rollback", str(older), "--execute")
     assert (back["code"], back["rows_leaving"]) == (0, 10)
     assert started.land().rows == 70
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_the_same_rollback_again_is_none_and_only_what_is_given_back_now_counts(
@@ -168,9 +163,7 @@ def test_the_same_rollback_again_is_none_and_only_what_is_given_back_now_counts(
     wanted, newest = snapshots(started)[-2:]
     started.land()
     started.at(HOUR0_S + 60 * 129)
-    started.put(5)
-    started.at(HOUR0_S + 60 * 130)
-    started.land()
+    started.land_more(5, until_s=HOUR0_S + 60 * 130)
 
     first = command("table", "rollback", str(newest), "--execute")
     assert first["code"] == 0 and first["hours"] == [HOUR0 + 1, HOUR0 + 2]
@@ -184,13 +177,11 @@ def test_the_same_rollback_again_is_none_and_only_what_is_given_back_now_counts(
 
     assert (older["code"], older["hours"]) == (0, [HOUR0 + 1]), "that of the third hour was given back before"
     assert started.land().rows == 75
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_what_is_withdrawn_by_then_is_not_said_to_be_pulled_again(started: World) -> None:
-    with started.client as client:
-        planned = plan_undo(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 1))
+    planned = started.asked(plan_undo, range(HOUR0, HOUR0 + 1))
     undone = execute(started.lake, planned).snapshot
     assert started.land(mode="fill", hours=(HOUR0, HOUR0 + 1)).rows == 10
 
@@ -251,8 +242,6 @@ def test_the_rows_of_a_deleted_logstore_are_settled_with_the_one_of_the_same_nam
     done = command(*verb, "--without-missing")
 
     assert (done["code"], done["former"], done["still_refused"]) == (0, [theirs], [])
-    started.put(15)
-    started.emulator.admin.advance(120)
-    assert started.land().rows == 15
+    assert started.land_more(15, pass_s=120).rows == 15
     assert len(started.table_rows()) == 16 + 15
     started.assert_proved()

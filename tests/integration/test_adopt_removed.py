@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from chaos.engine import InProcess
-from pipelines.landing.commit.planned import execute
 from pipelines.landing.ledger.codec import TAG
 from pipelines.landing.operations.forget import plan_forget_where
 from sls_io.emulator import start
@@ -24,14 +23,9 @@ def world(tmp_path: Path) -> Iterator[World]:
     three logs of the same hour that came after; landings run in this process."""
     with start(now=HOUR0_S + 60.0) as emulator:
         world = new_world(emulator, make_lake(tmp_path / "lake"), InProcess(), shards=1)
-        world.put(10, logs_a_group=1)
-        world.at(HOUR0_S + 120)
-        world.land()
-        with world.client as client:
-            planned = plan_forget_where(world.lake, world.logstore, client, "n >= 7")
-            execute(world.lake, planned)
-        world.put(3, logs_a_group=1)
-        world.at(HOUR0_S + 240)
+        world.land_more(10, logs_a_group=1, until_s=HOUR0_S + 120)
+        world.carried_out(plan_forget_where, "n >= 7")
+        world.put(3, logs_a_group=1, until_s=HOUR0_S + 240)
         yield world
 
 
@@ -76,9 +70,7 @@ def test_no_backfill_brings_removed_rows_from_before_a_ledger_that_began_anew(
     world: World, command: Command
 ) -> None:
     """Nothing is left of the shard, so no adopted rows tell that it had any."""
-    with world.client as client:
-        planned = plan_forget_where(world.lake, world.logstore, client, "n != 3")
-        execute(world.lake, planned)
+    world.carried_out(plan_forget_where, "n != 3")
     lose_the_ledger(world)
     assert numbers(world) == []
 

@@ -18,21 +18,17 @@ RED, YELLOW = (False, "ERROR"), (False, "WARN")
 
 def behind(site: Site) -> None:
     """Retention takes logs that wait."""
-    site.world.put(5)
-    site.world.emulator.admin.advance(31 * 86_400)
+    site.world.put(5, pass_s=31 * 86_400)
 
 
 def waiting(site: Site) -> None:
     """Logs wait for half a day."""
-    site.world.put(5)
-    site.world.emulator.admin.advance(43_200)
+    site.world.put(5, pass_s=43_200)
 
 
 def wrong(site: Site) -> None:
     """Most rows of an hour have an error."""
-    site.world.put(40, value="not a number")
-    site.world.emulator.admin.advance(60)
-    site.world.land()
+    site.world.land_more(40, value="not a number")
 
 
 def said(site: Site, kind: Kind, clock: ManualClock) -> dg.AssetCheckEvaluation:

@@ -20,6 +20,7 @@ from sls_io.values.window import HOUR_S
 from tests.worlds.changed_table import append_by_hand, compact, roll_back
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 from tests.worlds.printed_cures import named
+from tests.worlds.spark_table import counted, in_spark, rewrite
 from tests.worlds.two_logstores import second_logstore
 from tests.worlds.two_runs import At
 
@@ -40,54 +41,35 @@ def test_compaction_between_write_and_publish_costs_a_try_and_no_page(started: W
 
     assert (report.rows, report.conflicts, report.replans) == (60, 1, 0)
     pulls.assert_none_twice()
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 @pytest.mark.fault("4b.conflict.commit")
 @pytest.mark.spark
 def test_sparks_own_compaction_between_write_and_publish(started: World, spark_lake: Lake) -> None:
     """The same with `rewrite_data_files`, through Spark's catalog on the same database."""
-    world = World(
-        started.emulator,
-        spark_lake,
-        started.changed(
-            table="bronze.compacted", group=started.logstore.group.model_dump() | {"name": "spark"}
-        ),
-        started.engine,
-        started.counter,
-    )
+    world = in_spark(started, spark_lake, "compacted")
     world.land()
-    world.put(20)
-    world.emulator.admin.advance(120)
-    world.land()
-    world.put(30)
-    world.emulator.admin.advance(120)
+    world.land_more(20, pass_s=120)
+    world.put(30, pass_s=120)
     pulls = world.watch_pulls()
 
-    def rewrite() -> None:
-        rows = world.engine.session.sql(
-            "CALL lake.system.rewrite_data_files(table => 'bronze.compacted', "
-            "options => map('rewrite-all', 'true'))"
-        ).collect()
-        assert rows[0]["rewritten_data_files_count"] > 0
+    def compact_in_spark() -> None:
+        assert rewrite(world) > 0
 
-    report = world.land(on_event=At("publish", rewrite))
+    report = world.land(on_event=At("publish", compact_in_spark))
 
     assert (report.rows, report.conflicts, report.replans) == (30, 1, 0)
     pulls.assert_none_twice()
-    world.assert_each_log_once()
-    world.assert_proved()
-    counted = world.engine.session.sql("SELECT count(*) AS n FROM lake.bronze.compacted").collect()
-    assert counted[0]["n"] == world.counter, "Spark sees the same table"
+    world.assert_sound()
+    assert counted(world) == world.counter, "Spark sees the same table"
 
 
 @pytest.mark.spark
 def test_a_table_that_somebody_made_again_of_its_own_rows_is_adopted(
     started: World, spark_lake: Lake
 ) -> None:
-    own = started.changed(table="bronze.again", group=started.logstore.group.model_dump() | {"name": "again"})
-    world = World(started.emulator, spark_lake, own, started.engine, started.counter)
+    world = in_spark(started, spark_lake, "again")
     world.land()
     ledger = world.ledger
     world.engine.session.sql(
@@ -97,31 +79,23 @@ def test_a_table_that_somebody_made_again_of_its_own_rows_is_adopted(
     with pytest.raises(LedgerBroken, match="main begins anew behind the newest landing") as refused:
         world.land()
     assert refused.value.cures == (ADOPT,)
-    with world.client as client:
-        execute(world.lake, plan_adopt(world.lake, world.logstore, client))
+    world.carried_out(plan_adopt)
     assert world.ledger == ledger
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.assert_sound()
 
 
 @pytest.mark.spark
 def test_what_a_refusal_names_runs_in_spark_as_it_is_printed(started: World, spark_lake: Lake) -> None:
     """A partitioning by a value, one without origin and hour, files of many hours, metadata elsewhere: each
     is taken back."""
-    own = started.changed(
-        table="bronze.partitioned", group=started.logstore.group.model_dump() | {"name": "partitioned"}
-    )
-    world = World(started.emulator, spark_lake, own, started.engine, started.counter)
+    world = in_spark(started, spark_lake, "partitioned")
     world.land()
     world.emulator.admin.advance(HOUR_S)
-    world.put(20)
-    world.emulator.admin.advance(HOUR_S)
-    world.land()
+    world.land_more(20, pass_s=HOUR_S)
     sql, name = started.engine.session.sql, "lake.bronze.partitioned"
-    rewrite = "rewrite_data_files(table => 'bronze.partitioned', options => map('rewrite-all', 'true'))"
     for field in ("__origin__", "hours(__receive_hour__)"):
         sql(f"ALTER TABLE {name} DROP PARTITION FIELD {field}")
-    sql(f"CALL lake.system.{rewrite}").collect()
+    rewrite(world)
     sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('write.metadata.path'='{world.table.location()}-else')")
 
     sql(f"ALTER TABLE {name} ADD PARTITION FIELD bucket(4, n)")
@@ -140,13 +114,12 @@ def test_what_a_refusal_names_runs_in_spark_as_it_is_printed(started: World, spa
     assert dropped
     sql(dropped[0])
     hours = range(HOUR0, HOUR0 + 1)
-    with world.client as client, pytest.raises(ConfigError, match="rewrite_data_files") as mixed:
-        plan_undo(spark_lake, own, client, hours)
+    with pytest.raises(ConfigError, match="rewrite_data_files") as mixed:
+        world.asked(plan_undo, hours)
     found = re.search(r"CALL lake.*[)]", str(mixed.value))
     assert found
     sql(found[0]).collect()
-    with world.client as client:
-        execute(spark_lake, plan_undo(spark_lake, own, client, hours))
+    world.carried_out(plan_undo, hours)
     world.assert_proved()
     assert len(world.table_rows()) == 20
 
@@ -212,8 +185,7 @@ def test_a_partition_field_added_in_between_makes_the_run_plan_again(started: Wo
     assert (report.rows, report.replans) == (60, 1)
     newest = {f.file.spec_id for f in started.table.scan().plan_files()}
     assert newest == {0, started.table.spec().spec_id}
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_a_partition_field_that_a_window_does_not_settle_is_refused(started: World) -> None:
@@ -295,8 +267,7 @@ def test_a_second_logstore_lands_into_the_same_table(started: World) -> None:
 @pytest.mark.fault("4b.rollback.plan")
 def test_rows_without_a_ledger_are_refused(world: World) -> None:
     """Somebody filled the table before sls-lake came: where these rows are from nobody can say."""
-    world.put(10)
-    world.at(HOUR0_S + 120)
+    world.put(10, until_s=HOUR0_S + 120)
     world.lake.ensure(world.logstore.table, Contract.from_columns(world.logstore.columns))
     append_by_hand(world)
     before = world.table.metadata.current_snapshot_id

@@ -54,13 +54,11 @@ def test_a_part_of_an_hour_is_filled_by_config_and_the_hour_stays_to_be_done(pag
     assert "is nothing of the hours of this run" in why(fill(hour.replace(":00", ":40"), hour))
     rest = fill("", "")
     assert {key: m["rows"].value for key, m in hours(rest).items()} == {hour: 20}
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.assert_sound()
 
 
 def test_an_hour_shows_the_windows_that_a_landing_pulled_of_it_and_its_run_what_they_cost(page: Page) -> None:
-    page.world.put(10)
-    page.world.emulator.admin.advance(3600)
+    page.world.put(10, pass_s=3600)
     landed = page.land()
     shown: Any = hours(landed)[hour_text(HOUR0 + 2)]["windows"].value
     assert [column.name for column in shown.schema.columns] == ["shard", "begin", "end", "rows"]
@@ -122,8 +120,7 @@ def test_old_runs_are_deleted_but_those_that_told_the_newest_of_an_hour_or_a_che
     (first,) = page.instance.get_runs()
     runs = [first.run_id]
     for _ in range(3):
-        world.put(5)
-        world.emulator.admin.advance(60)
+        world.put(5, pass_s=60)
         runs.append(page.land().run_id)
     shown = status(page), page.instance.get_latest_materialization_event(bronze)
 

@@ -92,8 +92,7 @@ def test_the_proof_is_a_check_with_counts_and_a_run_that_lands_repeats_it(page: 
         "rows adopted": 0,
         "owed": 0,
     }
-    page.world.put(10)
-    page.world.emulator.admin.advance(60)
+    page.world.put(10, pass_s=60)
     again = check(page.land(), "proven")
     twice = check(page.land(), "proven")
     repeated = "Not proven by this run; the last proof said: 50 rows, each once, as the ledger says"
@@ -149,8 +148,7 @@ def pulled(page: Page, asked: str) -> dg.ExecuteInProcessResult:
 
 
 def test_no_text_of_a_log_is_in_what_a_check_says(page: Page) -> None:
-    page.world.put(5, value="s3cr3t-payload")
-    page.world.emulator.admin.advance(60)
+    page.world.put(5, value="s3cr3t-payload", pass_s=60)
     results = [page.land(), page.run("proof"), page.run("rework", hour=HOUR0 + 2, config=rework("errors"))]
     red = page.run("health")
     assert not red.success and "have an error" in why(red)
@@ -215,8 +213,7 @@ def test_a_proof_that_does_not_say_of_which_table_it_was_is_taken_again(page: Pa
 def test_a_run_now_lands_what_is_new_shows_its_hours_and_publishes_without_any_hours_asked(
     page: Page,
 ) -> None:
-    page.world.put(10)
-    page.world.emulator.admin.advance(2 * 3600)
+    page.world.put(10, pass_s=2 * 3600)
     now = page.run("now")
     assert now.success, why(now)
     shown = {hour: m["rows"].value for hour, m in hours(now).items()}
@@ -227,8 +224,7 @@ def test_a_run_now_lands_what_is_new_shows_its_hours_and_publishes_without_any_h
 
 
 def test_a_live_run_follows_the_clock_whatever_hours_its_tick_named(page: Page) -> None:
-    page.world.put(10)
-    page.world.emulator.admin.advance(3600)
+    page.world.put(10, pass_s=3600)
     old = page.run("microbatch", tags=live_tags(page.world.logstore, HOUR0))
     assert old.success, why(old)
     told = {hour: m["rows"].value for hour, m in hours(old).items()}
@@ -237,8 +233,7 @@ def test_a_live_run_follows_the_clock_whatever_hours_its_tick_named(page: Page) 
 
 
 def test_hours_that_a_gap_went_over_are_not_shown_as_landed(page: Page) -> None:
-    page.world.put(10)
-    page.world.emulator.admin.advance(31 * DAY_S)
+    page.world.put(10, pass_s=31 * DAY_S)
     landed = page.run("now")
     assert landed.success and check(landed, "runway").severity is dg.AssetCheckSeverity.ERROR
     assert set(hours(landed)) == {hour_text(HOUR0 + 2 + 31 * 24)}, "but for the one that is open"
@@ -252,8 +247,7 @@ def test_rows_with_errors_turn_the_check_yellow_then_red_and_it_says_why_and_wha
     page: Page, wrong: int, severity: dg.AssetCheckSeverity | None
 ) -> None:
     page.world.put(100 - wrong)
-    page.world.put(wrong, value="not a number")
-    page.world.emulator.admin.advance(3600)
+    page.world.put(wrong, value="not a number", pass_s=3600)
     landed = page.run("now")
     assert landed.success and check(landed, "reconciled").passed
     hour = hour_text(HOUR0 + 2)
@@ -283,14 +277,12 @@ def test_rows_with_errors_turn_the_check_yellow_then_red_and_it_says_why_and_wha
 
 
 def test_the_runway_is_a_number_of_each_landing_and_a_check_of_its_own(page: Page) -> None:
-    page.world.put(10, key=LOW)
-    page.world.emulator.admin.advance(60)
+    page.world.put(10, key=LOW, pass_s=60)
     landed = page.land()
     assert {m["runway"].value for m in hours(landed).values()} == {"720.0 h"}
     assert check(landed, "runway").passed
 
-    page.world.put(10, key=LOW)
-    page.world.emulator.admin.advance(25 * DAY_S)
+    page.world.put(10, key=LOW, pass_s=25 * DAY_S)
     short = check(page.run("health"), "runway")
     assert (short.passed, short.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert short.metadata["runway h"].value == pytest.approx(5 * 24, abs=0.2)
@@ -298,8 +290,7 @@ def test_the_runway_is_a_number_of_each_landing_and_a_check_of_its_own(page: Pag
 
 
 def test_a_landing_that_names_a_gap_is_a_red_runway_although_nothing_is_behind_any_more(page: Page) -> None:
-    page.world.put(10, key=LOW)
-    page.world.emulator.admin.advance(31 * DAY_S)
+    page.world.put(10, key=LOW, pass_s=31 * DAY_S)
     lost = check(page.run("health"), "runway")
     assert (lost.passed, lost.severity) == (False, dg.AssetCheckSeverity.ERROR)
     landed = page.land()
@@ -315,8 +306,7 @@ def test_a_landing_that_names_a_gap_is_a_red_runway_although_nothing_is_behind_a
 
 
 def test_a_landing_that_fails_still_looks_at_the_runway(page: Page) -> None:
-    page.world.put(10, key=LOW)
-    page.world.emulator.admin.advance(25 * DAY_S)
+    page.world.put(10, key=LOW, pass_s=25 * DAY_S)
     fault = page.world.emulator.admin.fault
     fault("error", call="heartbeat", status=500, code="InternalServerError", times=None)
     failed = page.land()
@@ -333,8 +323,7 @@ def test_a_landing_that_fails_still_looks_at_the_runway(page: Page) -> None:
 
 
 def test_a_landing_whose_time_is_over_before_it_pulls_is_red_and_names_the_setting(page: Page) -> None:
-    page.world.put(10, key=LOW)
-    page.world.emulator.admin.advance(60)
+    page.world.put(10, key=LOW, pass_s=60)
     last = int(page.world.emulator.admin.now()) // 3600
     tags = live_tags(page.world.logstore, last)
     # The service tells its time in whole seconds: one of them passes after the run has looked at it.
@@ -373,25 +362,21 @@ def test_a_replace_says_what_it_would_do_until_it_is_told_to(page: Page) -> None
     assert (metadata["mode"].value, metadata["rows"].value) == ("replace", 20)
     assert metadata["dagster/partition_row_count"].value == 20
     assert len(before & set(page.world.published())) == 2, "the files of the other hour"
-    page.world.assert_each_log_once()
-    page.world.assert_proved()
+    page.world.assert_sound()
 
 
 def test_an_hour_that_is_still_landing_is_replaced_as_far_as_it_has_landed(page: Page) -> None:
-    page.world.put(10)
-    page.world.emulator.admin.advance(60)
+    page.world.put(10, pass_s=60)
     page.land()
     before, rows = page.world.ledger, page.world.identities()
     done = page.run("rework", hour=HOUR0 + 2, config=rework("replace", execute=True))
     assert done.success and numbers(hours(done)[hour_text(HOUR0 + 2)])["rows replaced"] == 10
     assert page.world.ledger == before and page.world.identities() == rows
-    page.world.assert_each_log_once()
-    page.world.assert_proved()
+    page.world.assert_sound()
 
 
 def test_rows_with_errors_are_read_again_and_asking_twice_changes_nothing(page: Page) -> None:
-    page.world.put(8, value="not a number")
-    page.world.emulator.admin.advance(3600)
+    page.world.put(8, value="not a number", pass_s=3600)
     page.land()
     fixed = page.world.changed(columns={"n": "long", "status": "int", "path": "string"})
     dry = page.run("rework", hour=HOUR0 + 2, logstore=fixed, config=rework("errors"))
@@ -413,8 +398,7 @@ def test_rows_with_errors_are_read_again_and_asking_twice_changes_nothing(page: 
 
 
 def test_a_column_that_was_declared_later_is_filled_from_the_rest(page: Page) -> None:
-    page.world.put(8)
-    page.world.emulator.admin.advance(3600)
+    page.world.put(8, pass_s=3600)
     page.land()
     rest = {name for row in page.world.table_rows() for name, _ in row["__rest__"] or ()}
     (name, *_) = sorted(rest)
@@ -469,8 +453,7 @@ def test_maintenance_compacts_sealed_hours_and_its_figures_stand_with_the_table(
     assert (figures.metadata["files before"].value, figures.metadata["files after"].value) == (4, 2)
     assert figures.metadata["rows compacted"].value == 50
     assert len(page.world.published()) == 2
-    page.world.assert_each_log_once()
-    page.world.assert_proved()
+    page.world.assert_sound()
     (again,) = plans(page.run("maintenance"))
     assert again.metadata["hours compacted"].value == 0, "each hour once"
 
@@ -520,8 +503,7 @@ def test_of_two_maintenances_of_a_table_the_second_ends_and_the_tick_is_skipped(
 
 def test_a_landing_whose_check_fails_publishes_no_checkpoint(page: Page) -> None:
     before = page.world.checkpoints()
-    page.world.put(20)
-    page.world.emulator.admin.advance(3600)
+    page.world.put(20, pass_s=3600)
     page.spark = Losing(warehouse=page.world.lake.properties["warehouse"].removeprefix("file://"))
 
     landed = page.land()

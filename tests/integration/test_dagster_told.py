@@ -17,14 +17,14 @@ from pipelines.components.logstore.metadata import DATA_VERSION_TAG, UNKNOWN
 from pipelines.components.logstore.schedule import MODE_TAG
 from pipelines.components.logstore.telling import LATE_MAX, versions_told
 from pipelines.landing.commit import authored
-from pipelines.landing.commit.planned import Planned, Tools, execute
+from pipelines.landing.commit.planned import Planned, execute
 from pipelines.landing.hours import hour_text
 from pipelines.landing.inspection.brought import COMMITS_MAX
 from pipelines.landing.ledger.place import look_at
 from pipelines.landing.ledger.values import Deed, Operation
 from pipelines.landing.operations.forget import plan_forget_before, plan_forget_where
 from pipelines.landing.operations.pause import plan_pause
-from pipelines.landing.operations.replace import execute_replace, plan_replace
+from pipelines.landing.operations.replace import plan_replace
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
 from tests.worlds.command_line import settings
@@ -147,8 +147,7 @@ def status(page: Page, *hours: int) -> list[AssetPartitionStatus | None]:
 def test_hours_of_a_run_that_ended_right_behind_its_commit_are_told_by_the_next(
     page: Page, catalog: LossyCatalog
 ) -> None:
-    page.world.put(10)
-    page.world.emulator.admin.advance(2 * 3600)
+    page.world.put(10, pass_s=2 * 3600)
     catalog.script.append("last")
     died = page.land()
     catalog.down = False
@@ -183,12 +182,9 @@ def test_hours_of_a_replace_that_ended_without_a_word_are_told_as_before(page: P
 
 
 def test_an_hour_that_grew_beside_dagster_shows_what_the_table_holds(page: Page) -> None:
-    page.world.put(10)
-    page.world.emulator.admin.advance(60)
+    page.world.put(10, pass_s=60)
     page.land()
-    page.world.put(7)
-    page.world.emulator.admin.advance(60)
-    page.world.land()
+    page.world.land_more(7)
     page.land()
     event = told(page, HOUR0 + 2)
     assert event.metadata["dagster/partition_row_count"].value == 17
@@ -196,22 +192,18 @@ def test_an_hour_that_grew_beside_dagster_shows_what_the_table_holds(page: Page)
 
 
 def test_a_dagster_home_that_was_lost_is_told_again_what_the_table_holds(page: Page) -> None:
-    page.world.put(7)
-    page.world.emulator.admin.advance(60)
+    page.world.put(7, pass_s=60)
     with new_dagster() as fresh:
         page.instance = fresh
         assert page.land().success
         rows = [told(page, HOUR0 + n).metadata["dagster/partition_row_count"].value for n in range(3)]
         assert rows == [20, 30, 7]
         assert not hours(page.land()), "once is enough"
-    page.world.assert_each_log_once()
-    page.world.assert_proved()
+    page.world.assert_sound()
 
 
 def test_a_run_tells_so_many_late_hours_and_the_next_one_goes_on(page: Page) -> None:
-    page.world.put(10)
-    page.world.emulator.admin.advance((LATE_MAX + 30) * 3600)
-    page.world.land()
+    page.world.land_more(10, pass_s=(LATE_MAX + 30) * 3600)
     first, second, third = page.land(), page.land(), page.land()
     assert (len(hours(first)), len(hours(second)), len(hours(third))) == (LATE_MAX + 1, 30, 0)
     assert hour_text(HOUR0 + 2) in hours(first), "those with rows come first"
@@ -244,14 +236,12 @@ def test_more_hours_than_a_statement_of_sqlite_takes_are_asked_for_in_parts() ->
 
 def undone(page: Page) -> None:
     world = page.world
-    with world.client as client:
-        execute(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1)))
+    world.carried_out(plan_undo, range(HOUR0, HOUR0 + 1))
 
 
 def forgotten(page: Page) -> None:
     world = page.world
-    with world.client as client:
-        execute(world.lake, plan_forget_before(world.lake, world.logstore, client, HOUR0 + 1))
+    world.carried_out(plan_forget_before, HOUR0 + 1)
 
 
 @pytest.mark.parametrize("emptied", [undone, forgotten])
@@ -271,11 +261,8 @@ def test_an_hour_that_was_told_and_whose_rows_have_all_left_is_told_with_none(
 def test_an_hour_that_nobody_was_told_of_and_whose_rows_have_left_is_not_told(page: Page) -> None:
     world = page.world
     world.emulator.admin.advance(3600)
-    world.put(10)
-    world.emulator.admin.advance(2 * 3600)
-    world.land()
-    with world.client as client:
-        execute(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0 + 3, HOUR0 + 4)))
+    world.land_more(10, pass_s=2 * 3600)
+    world.carried_out(plan_undo, range(HOUR0 + 3, HOUR0 + 4))
     assert set(hours(page.land())) == {hour_text(HOUR0 + hour) for hour in (2, 4, 5)}
 
 
@@ -291,8 +278,7 @@ def tidy(page: Page, times: int) -> None:
 def test_hours_of_a_run_that_died_are_told_behind_a_maintenance_of_more_commits_than_are_looked_at(
     page: Page, catalog: LossyCatalog
 ) -> None:
-    page.world.put(10)
-    page.world.emulator.admin.advance(2 * 3600)
+    page.world.put(10, pass_s=2 * 3600)
     catalog.script.append("last")
     assert not page.land().success
     catalog.down = False
@@ -306,9 +292,7 @@ def test_an_hour_of_which_rows_were_forgotten_or_came_back_is_told_with_what_is_
     world, was = page.world, version(page, HOUR0)
     landed = world.table.metadata.current_snapshot_id
     assert landed is not None
-    with world.client as client:
-        planned = plan_forget_where(world.lake, world.logstore, client, "n < 5")
-        execute(world.lake, planned)
+    world.carried_out(plan_forget_where, "n < 5")
     assert set(hours(page.land())) == {hour_text(HOUR0)}
     assert told(page, HOUR0).metadata["dagster/partition_row_count"].value == 15
     assert version(page, HOUR0) == str(world.table.metadata.current_snapshot_id) != was
@@ -334,14 +318,10 @@ def test_an_hour_that_landed_thrice_before_it_was_told_has_the_rows_of_its_newes
     page: Page,
 ) -> None:
     world, hour = page.world, HOUR0 + 2
-    world.put(10)
-    world.emulator.admin.advance(2 * 3600)
-    world.land()
+    world.land_more(10, pass_s=2 * 3600)
     back(page)
     world.land()
-    with world.client as client:
-        planned = plan_replace(world.lake, world.logstore, client, range(hour, hour + 1))
-        execute_replace(world.lake, planned, Tools(engine=world.engine))
+    world.carried_out(plan_replace, range(hour, hour + 1))
     page.land()
     assert rows_told(page, hour) == (10, 10)
 
@@ -349,12 +329,9 @@ def test_an_hour_that_landed_thrice_before_it_was_told_has_the_rows_of_its_newes
 def test_an_hour_whose_newest_landing_was_rolled_back_has_the_rows_of_the_one_before(page: Page) -> None:
     world, hour = page.world, HOUR0 + 2
     for rows in (10, 7):
-        world.put(rows)
-        world.emulator.admin.advance(60)
-        world.land()
+        world.land_more(rows)
     back(page)
-    with world.client as client:
-        execute(world.lake, plan_pause(world.lake, world.logstore, client, [0, 1]))
+    world.carried_out(plan_pause, [0, 1])
     page.land()
     assert rows_told(page, hour) == (10, 10)
 
@@ -363,8 +340,7 @@ def test_hours_that_a_rollback_brings_back_are_told(page: Page) -> None:
     world = page.world
     landed = world.table.metadata.current_snapshot_id
     assert landed is not None
-    with world.client as client:
-        execute(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1)))
+    world.carried_out(plan_undo, range(HOUR0, HOUR0 + 1))
     assert set(hours(page.land())) == {hour_text(HOUR0)}
     execute(world.lake, plan_rollback(world.lake, world.logstore.table, landed))
     assert set(hours(page.land())) == {hour_text(HOUR0)}

@@ -28,12 +28,12 @@ from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import ConfigError, LandingConflict
-from tests import needs
 from tests.worlds.changed_table import append_by_hand, invent, roll_back
 from tests.worlds.command_line import Command
 from tests.worlds.landed_hours import numbers
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World, group
 from tests.worlds.removed_rows import WHERE, carry_out, left_over, removal
+from tests.worlds.spark_table import counted, expire, in_spark
 from tests.worlds.three_hours import HOUR, NEXT, fill, hours_in_table, started
 from tests.worlds.two_hours import snapshots
 from tests.worlds.two_runs import At
@@ -158,8 +158,7 @@ def test_a_ledger_that_begins_anew_begins_after_what_was_removed(started: World,
 
 def test_rows_that_land_in_the_hours_before_the_commit_stop_it(started: World, command: Command) -> None:
     command("table", "undo", "--hour", HOUR, "--execute")
-    with started.client as client:
-        planned = plan_forget_before(started.lake, started.logstore, client, HOUR0 + 2)
+    planned = started.asked(plan_forget_before, HOUR0 + 2)
     assert planned.view.rows == 10
     assert fill(started, HOUR0) == 10
     with pytest.raises(LandingConflict):
@@ -203,9 +202,7 @@ def test_rows_of_a_logstore_before_it_was_made_again_are_named_and_can_be_remove
     dry = " ".join(command("table", "adopt", "--at", "begin", json=False)["text"].split())
     assert f"{text} was deleted: what it had behind its frontier cannot land any more, and nobody" in dry
     assert command("table", "adopt", "--at", "begin", "--execute")["remade"] == {old: text}
-    started.put(15)
-    started.emulator.admin.advance(120)
-    assert started.land().rows == 15
+    assert started.land_more(15, pass_s=120).rows == 15
     said = f"and 30 rows of origin {old} ({text}), as its ledger says (its service was not asked)"
     assert command("verify")["notes"] == [said]
     unknown = command("table", "forget", "--origin", "access_logs-0", "--before", NEXT, "--execute")
@@ -220,8 +217,7 @@ def test_rows_of_a_logstore_before_it_was_made_again_are_named_and_can_be_remove
     (new,) = set(state.ledgers) - {old}
     assert (state.forgotten.before(old), state.forgotten.before(new)) == (HOUR0 + 3, 0)
     assert {e.rows for e in state.ledger(old).shards.values()} == {0}
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_rows_that_the_filter_says_nothing_of_stay(world: World) -> None:
@@ -295,39 +291,27 @@ def test_adopted_rows_may_be_removed_too(started: World, command: Command) -> No
 
 
 @pytest.mark.spark
-def test_spark_reads_and_expires_a_table_after_a_removal(world: World, shared_lake: Lake) -> None:
+def test_spark_reads_and_expires_a_table_after_a_removal(world: World, spark_lake: Lake) -> None:
     """After expiry no snapshot has the rows any more, and what stays is whole."""
-    needs.spark_jars()
-    table = "bronze.forgotten"
-    mine = World(world.emulator, shared_lake, world.changed(table=table), world.engine, world.counter)
-    mine.put(20)
-    mine.emulator.admin.advance(3600)
-    mine.land()
+    mine = in_spark(world, spark_lake, "forgotten")
+    mine.land_more(20, pass_s=3600)
     rows = len(mine.table_rows())
     planned = removal(mine)
 
     carry_out(mine, planned)
-    sql = mine.engine.session.sql
-    sql(
-        f"CALL lake.system.expire_snapshots(table => '{table}', retain_last => 1, "
-        "older_than => TIMESTAMP '2100-01-01 00:00:00')"
-    ).collect()
+    expire(mine)
 
-    assert sql(f"SELECT count(*) AS n FROM lake.{table}").collect()[0]["n"] == rows - planned.view.rows
-    assert sql(f"SELECT count(*) AS n FROM lake.{table} WHERE {WHERE}").collect()[0]["n"] == 0
+    assert (counted(mine), counted(mine, WHERE)) == (rows - planned.view.rows, 0)
     assert len(mine.table.metadata.snapshots) == 1
-    mine.put(10)
-    mine.emulator.admin.advance(120)
-    assert mine.land().rows == 10
+    assert mine.land_more(10, pass_s=120).rows == 10
     mine.assert_proved()
 
 
 def test_people_read_what_leaves_before_they_say_yes(started: World) -> None:
     file = io.StringIO()
     output = Output(file=file)
-    with started.client as client:
-        planned = plan_forget_where(started.lake, started.logstore, client, WHERE, reason="[red] tape")
-        show_effect(output, plan_undo(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 2)).view)
+    planned = started.asked(plan_forget_where, WHERE, reason="[red] tape")
+    show_effect(output, started.asked(plan_undo, range(HOUR0, HOUR0 + 2)).view)
     show_effect(output, planned.view)
     carry_out(started, planned)
     with started.client as client:

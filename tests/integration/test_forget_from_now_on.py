@@ -238,8 +238,7 @@ def test_a_landing_that_is_on_its_way_is_written_again_without_them(started: Wor
 
 
 def test_rows_that_land_between_the_look_and_the_commit_stop_it(started: World) -> None:
-    with started.client as client:
-        plan = plan_forget_where(started.lake, started.logstore, client, BOB, from_now_on=True)
+    plan = started.asked(plan_forget_where, BOB, from_now_on=True)
     started.land()
 
     with pytest.raises(LandingConflict, match="came to"):

@@ -7,7 +7,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pipelines.landing.commit.planned import execute
 from pipelines.landing.inspection.frames import INTERVALS, LAG, WINDOWS, LedgerFrames, open_ledger
 from pipelines.landing.operations.undo import plan_undo
 from sls_io.values.errors import ConfigError
@@ -26,13 +25,9 @@ def ledger(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Led
 
 def two_hours(world: World) -> None:
     """30 logs in the first hour and 10 in the second, two landings."""
-    world.put(30)
-    world.at(HOUR0_S + 120)
-    world.land()
+    world.land_more(30, until_s=HOUR0_S + 120)
     world.at(HOUR0_S + 3600 + 60)
-    world.put(10)
-    world.at(HOUR0_S + 3600 + 120)
-    world.land()
+    world.land_more(10, until_s=HOUR0_S + 3600 + 120)
 
 
 def types(frame: pd.DataFrame) -> dict[str, str]:
@@ -68,8 +63,7 @@ def test_lag_says_how_far_each_shard_is(world: World, ledger: LedgerFrames) -> N
     assert (before["reached_at"] > pd.Timestamp(HOUR0_S + 3600, unit="s", tz="UTC")).all()
     assert before["suspect_since"].isna().all() and not before["closed"].any()
 
-    world.put(5, key="0" * 32)
-    world.at(HOUR0_S + 3 * 3600)
+    world.put(5, key="0" * 32, until_s=HOUR0_S + 3 * 3600)
     waits, drained = ledger.lag().to_dict("records")
     assert waits["end"] > waits["frontier"] and drained["lag_s"] == 0
     assert 2 * 3600 - 600 < waits["lag_s"] < 2 * 3600 + 600
@@ -88,16 +82,12 @@ def test_what_is_gone_is_a_gap_and_what_was_taken_back_is_withdrawn(
         end = client.cursor_at(0, "end")
         world.at(HOUR0_S + 40 * 24 * 3600)
         world.emulator.admin.retain(PROJECT, "access_logs", shard=0, before_cursor=end)
-    world.put(1, key="0" * 32)
-    world.at(HOUR0_S + 40 * 24 * 3600 + 120)
-    world.land()
+    world.land_more(1, key="0" * 32, until_s=HOUR0_S + 40 * 24 * 3600 + 120)
     (gap,) = ledger.gaps().to_dict("records")
     assert (gap["shard"], gap["begin"], gap["end"]) == (0, landed[0], end)
     assert gap["cause"] == "expired"
 
-    with world.client as client:
-        plan = plan_undo(world.lake, world.logstore, client, range(HOUR0 + 1, HOUR0 + 2))
-        execute(world.lake, plan)
+    world.carried_out(plan_undo, range(HOUR0 + 1, HOUR0 + 2))
     back = ledger.withdrawn()
     assert set(back["cause"]) == {"withdrawn"} and back["begin"].dtype == "int64"
     windows = ledger.windows()

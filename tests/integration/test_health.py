@@ -63,8 +63,7 @@ def test_a_logstore_without_trouble_is_told_once_and_runs_nothing(make_site: Mak
 def test_lag_warns_then_fails_with_one_run_that_says_why_and_passes_again(make_site: MakeSite) -> None:
     site = landed(make_site("lagging", health={"lag_s": [600, 3000]}))
     site.tick("health")
-    site.world.put(5)
-    site.world.emulator.admin.advance(1000)
+    site.world.put(5, pass_s=1000)
     warned = site.tick("health")
     assert told(warned) == {"lag": (False, "WARN")} and not warned.run_requests
     assert "lag: the oldest log that waits was received" in warned.skip_message
@@ -98,8 +97,7 @@ def test_what_fails_again_within_the_hour_is_asked_for_when_the_hour_is_over(mak
         return [request.run_key for request in answer.run_requests or ()]
 
     def wait_too_long() -> None:
-        site.world.put(5)
-        site.world.emulator.admin.advance(1300)
+        site.world.put(5, pass_s=1300)
 
     wait_too_long()
     (first,) = asked()
@@ -119,8 +117,7 @@ def test_a_clock_that_was_ahead_once_keeps_no_later_trouble_from_being_asked_for
     watch = Watch(site, ManualClock(SYSTEM_CLOCK.now() + 30 * 86_400))
     for clock in (watch.clock, ManualClock(SYSTEM_CLOCK.now())):
         watch.clock = clock
-        site.world.put(5)
-        site.world.emulator.admin.advance(1300)
+        site.world.put(5, pass_s=1300)
         (asked,) = watch.tick()
         assert "lag" in (asked.run_key or "")
         site.world.land()
@@ -132,8 +129,7 @@ def test_what_was_never_asked_for_has_no_hour_to_wait_for_even_where_the_clock_b
 ) -> None:
     site = landed(make_site("clock_at_zero", health={"lag_s": [600, 1200]}))
     watch = Watch(site, ManualClock(100.0))
-    site.world.put(5)
-    site.world.emulator.admin.advance(1300)
+    site.world.put(5, pass_s=1300)
     (asked,) = watch.tick()
     assert "lag" in (asked.run_key or "")
 
@@ -181,8 +177,7 @@ def test_logs_of_a_paused_shard_are_noted_and_no_lag_and_retention_goes_on(make_
     site = landed(make_site("resting"))
     with site.world.client as client:
         execute(site.world.lake, plan_pause(site.world.lake, site.logstore, client, [0, 1]))
-    site.world.put(20)
-    site.world.emulator.admin.advance(29.5 * 86_400)
+    site.world.put(20, pass_s=29.5 * 86_400)
     answer = site.tick("health")
     assert {name: level for name, level in told(answer).items() if not level[0]} == {
         "runway": (False, "ERROR")
@@ -271,8 +266,7 @@ def test_beside_a_ledger_that_cannot_be_trusted_what_failed_goes_on_failing_and_
     make_site: MakeSite,
 ) -> None:
     watch = Watch(landed(make_site("late_and_lost", health={"lag_s": [600, 3000]})))
-    watch.site.world.put(5)
-    watch.site.world.emulator.admin.advance(4000)
+    watch.site.world.put(5, pass_s=4000)
     assert watch.tick()
     without_ledger(watch.site)
     (asked,) = watch.tick(60)
@@ -467,8 +461,7 @@ def test_an_endpoint_that_is_not_set_becomes_a_run_that_fails_and_what_the_table
 
 def test_what_failed_goes_on_failing_while_nobody_can_look(make_site: MakeSite) -> None:
     watch = Watch(landed(make_site("hidden_lag", health={"lag_s": [600, 3000]})))
-    watch.site.world.put(5)
-    watch.site.world.emulator.admin.advance(4000)
+    watch.site.world.put(5, pass_s=4000)
     (asked,) = watch.tick()
     fault = watch.site.world.emulator.admin.fault("error", status=503, logstore=watch.site.name, times=None)
     assert not watch.tick(60)
@@ -583,8 +576,7 @@ def test_a_loss_that_a_run_has_named_is_one_run_that_says_so_though_nothing_is_w
 ) -> None:
     site = landed(make_site("gone_by"))
     assert not site.tick("health").run_requests
-    site.world.put(5)
-    site.world.emulator.admin.advance(31 * 86_400)
+    site.world.put(5, pass_s=31 * 86_400)
     site.world.put(5)
     assert site.world.land().gaps
     site.world.land()

@@ -26,8 +26,7 @@ def started(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wo
     world.logstore = world.changed(group={**world.logstore.group.model_dump(), "patience_s": 0.5})
     world.put(20)
     land_as_deployed(world)
-    world.put(60)
-    world.emulator.admin.advance(11)
+    world.put(60, pass_s=11)
     return world
 
 

@@ -15,9 +15,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "internals" / "identity-su
 def test_spark_sql_computes_the_sums_of_the_ledger(world: World) -> None:
     """Another engine, another language, the same files: rows and sums are the ledger's."""
     (query,) = re.findall(r"^```sql\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    world.put(500)
-    world.at(HOUR0_S + 120)
-    report = world.land()
+    report = world.land_more(500, until_s=HOUR0_S + 120)
     table = world.lake.load(world.logstore.table)
     assert table is not None
     files = [task.file.file_path for task in table.scan().plan_files()]

@@ -20,10 +20,8 @@ _LAND = "from pipelines.cli.main import main; main()"
 
 def test_every_log_lands_once(world: World) -> None:
     """Two hours of logs, one run: rows, hours and checkpoints are what the service stored."""
-    world.put(200)
-    world.at(HOUR0_S + 3600 + 60)
-    world.put(100)
-    world.at(HOUR0_S + 3600 + 120)
+    world.put(200, until_s=HOUR0_S + 3600 + 60)
+    world.put(100, until_s=HOUR0_S + 3600 + 120)
 
     report = world.land()
 
@@ -35,8 +33,7 @@ def test_every_log_lands_once(world: World) -> None:
 def test_all_that_a_landing_asks_the_service_says_which_deployment_asks(world: World) -> None:
     """The driver, its heartbeats and the tasks in Spark's workers."""
     world.logstore = world.changed(group={**world.logstore.group.model_dump(), "holder": "team-a"})
-    world.put(20)
-    world.at(HOUR0_S + 120)
+    world.put(20, until_s=HOUR0_S + 120)
     watched = world.emulator.admin.fault("observe", times=None)
 
     world.land()
@@ -50,9 +47,7 @@ def test_all_that_a_landing_asks_the_service_says_which_deployment_asks(world: W
 @pytest.mark.fault("4b.empty.plan")
 def test_a_second_run_without_new_data_commits_nothing(world: World) -> None:
     """Idle ticks must not grow the table's history."""
-    world.put(20)
-    world.at(HOUR0_S + 120)
-    world.land()
+    world.land_more(20, until_s=HOUR0_S + 120)
 
     again = world.land()
 
@@ -62,8 +57,7 @@ def test_a_second_run_without_new_data_commits_nothing(world: World) -> None:
 
 
 def test_a_run_whose_time_is_over_before_it_pulls_says_that_logs_are_there(world: World) -> None:
-    world.put(10)
-    world.at(HOUR0_S + 180)
+    world.put(10, until_s=HOUR0_S + 180)
     world.engine.ready()  # else heartbeats of the time after it go out while Java starts
     hurried = world.changed(budget={"seconds_max": 1})
 
@@ -86,8 +80,7 @@ def test_land_exits_as_one_that_did_not_do_its_work_when_its_time_is_over_before
     world: World, tmp_path: Path
 ) -> None:
     """A scheduler that only sees the exit code would call a shard that is stuck for ever healthy."""
-    world.put(10)
-    world.at(HOUR0_S + 180)
+    world.put(10, until_s=HOUR0_S + 180)
     defs = tmp_path / "defs.yaml"
     for seconds, code in (("0.001", EXIT_FAILED), ("240", 0)):
         defs.write_text(f"{settings(world)}  budget: {{seconds_max: {seconds}}}\n")

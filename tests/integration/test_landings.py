@@ -79,9 +79,7 @@ def test_gaps_are_listed_with_their_cause(started: World, command: Command) -> N
     planned = plan_rollback(started.lake, started.logstore.table, first)
     execute(started.lake, planned)
     started.emulator.admin.advance(40 * 86400)
-    started.put(10)
-    started.emulator.admin.advance(120)
-    started.land()
+    started.land_more(10, pass_s=120)
 
     missing = command("landings", "show")["missing"]
 

@@ -30,6 +30,7 @@ from tests.worlds.changed_table import append_by_hand, compact, roll_back
 from tests.worlds.command_line import Command
 from tests.worlds.lossy_catalog import lossy
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, World
+from tests.worlds.spark_table import counted, in_spark, rewrite
 from tests.worlds.two_logstores import second_logstore
 from tests.worlds.two_runs import At
 
@@ -45,11 +46,8 @@ def sealed(world: World) -> World:
 def fill(world: World) -> World:
     for minute in (2, 30, 62, 90):
         world.at(HOUR0_S + 60 * (minute - 1))
-        world.put(20)
-        world.at(HOUR0_S + 60 * minute)
-        world.land()
-    world.put(20)
-    world.at(HOUR0_S + 60 * 100)
+        world.land_more(20, until_s=HOUR0_S + 60 * minute)
+    world.put(20, until_s=HOUR0_S + 60 * 100)
     return world
 
 
@@ -82,8 +80,7 @@ def orphan(world: World, name: str = "left-behind.parquet", days: float = 3) -> 
 
 def proved(world: World) -> None:
     """Every log once, the table's own proof, and the tag where landings look for it."""
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.assert_sound()
     assert TAG in world.table.metadata.refs
     check_ancestry(world.table)
 
@@ -137,18 +134,14 @@ def test_a_file_that_would_be_written_alone_stays_as_it_is(sealed: World) -> Non
 
 def test_an_hour_that_one_shard_has_not_passed_is_left_alone(world: World) -> None:
     for minute in (2, 30, 50):
-        world.put(20)
-        world.at(HOUR0_S + 60 * minute)
-        world.land()
+        world.land_more(20, until_s=HOUR0_S + 60 * minute)
     assert maintainer(world).execute(["compact"]).compacted == ()
 
 
 def test_bloom_filters_that_the_table_asks_for_are_in_what_lands_and_in_what_is_compacted(
     world: World,
 ) -> None:
-    world.put(20)
-    world.at(HOUR0_S + 60)
-    world.land()
+    world.land_more(20, until_s=HOUR0_S + 60)
     before = {Path(path) for path in world.published()}
     asked = {f"write.parquet.bloom-filter-enabled.column.{name}": "true" for name in ("n", "not_there")}
     with world.table.transaction() as transaction:
@@ -558,41 +551,22 @@ def test_nothing_landed_is_nothing_to_maintain(world: World, command: Command) -
 
 @pytest.mark.spark
 def test_spark_reads_the_table_after_every_step(sealed: World, spark_lake: Lake) -> None:
-    world = World(
-        sealed.emulator,
-        spark_lake,
-        sealed.changed(
-            table="bronze.maintained", group=sealed.logstore.group.model_dump() | {"name": "spark"}
-        ),
-        sealed.engine,
-        sealed.counter,
-    )
+    world = in_spark(sealed, spark_lake, "maintained")
     world.land()
-    world.put(20)
-    world.emulator.admin.advance(3600)
-    world.land()
-    world.put(20)
-    world.emulator.admin.advance(3600)
-    world.land()
-
-    def counted() -> int:
-        rows = world.engine.session.sql("SELECT count(*) AS n FROM lake.bronze.maintained").collect()
-        return int(rows[0]["n"])
+    world.land_more(20, pass_s=3600)
+    world.land_more(20, pass_s=3600)
 
     tidy = maintainer(world, manifests_max=1, snapshots_max=2)
     for step in STEPS:
         age(sorted(on_disk(world)))
         tidy.execute([step])
-        assert counted() == world.counter
-    world.engine.session.sql(
-        "CALL lake.system.rewrite_data_files(table => 'bronze.maintained', strategy => 'sort', "
-        "sort_order => 'n DESC', options => map('rewrite-all', 'true'), "
-        "where => \"__receive_hour__ >= TIMESTAMP '2020-01-01 00:00:00+00'\")"
-    ).collect()
+        assert counted(world) == world.counter
+    since = "\"__receive_hour__ >= TIMESTAMP '2020-01-01 00:00:00+00'\""
+    rewrite(world, f", strategy => 'sort', sort_order => 'n DESC', where => {since}")
     in_order = {path: pq.read_table(path).column("n").to_pylist() for path in world.published()}
     assert all(values == sorted(values, reverse=True) for values in in_order.values())
     tidy.execute()
     assert set(world.published()) == set(in_order), "what another engine has put in order stays so"
     world.land()
-    assert counted() == world.counter
+    assert counted(world) == world.counter
     proved(world)

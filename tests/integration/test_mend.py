@@ -43,8 +43,7 @@ def started(world: World) -> World:
             client.put_raw(group([log]), key=f"{len(str(log)) * 7 % 256:02x}".ljust(32, "0"))
     world.at(HOUR0_S + 120)
     assert world.land().error_rows == 8
-    world.put(5)
-    world.at(HOUR0_S + 300)
+    world.put(5, until_s=HOUR0_S + 300)
     return world
 
 
@@ -221,13 +220,9 @@ def test_a_column_that_another_engine_filled_keeps_its_values(started: World) ->
 
     assert {n: row["country"] for n, row in by_n(started).items()} == {n: f"c{n}" for n in by_n(started)}
     started.logstore = started.changed(columns=FIXED)
-    started.put(10)
-    started.emulator.admin.advance(7200)
-    started.land()
+    started.land_more(10, pass_s=7200)
     assert Maintainer(started.logstore, started.lake).execute(["compact"]).compacted
-    with started.client as client:
-        gone = plan_forget_where(started.lake, started.logstore, client, "n = 101")
-        execute(started.lake, gone)
+    started.carried_out(plan_forget_where, "n = 101")
     kept = {n: row["country"] for n, row in by_n(started).items() if row["country"] is not None}
     assert 101 not in kept and len(kept) == 19 and all(c == f"c{n}" for n, c in kept.items())
     started.assert_proved()

@@ -13,7 +13,7 @@ from pipelines.landing.ledger.newest_landing import reconcile
 from pipelines.landing.ledger.summary import summary_of
 from pipelines.landing.operations.columns import plan_columns
 from pipelines.landing.operations.mend import Kept, Mend, plan_mend
-from pipelines.landing.operations.replace import execute_replace, plan_replace
+from pipelines.landing.operations.replace import plan_replace
 from pipelines.landing.table import commands
 from pipelines.landing.table.names import protected_keys
 from sls_io.decoding.nested import digest
@@ -120,9 +120,7 @@ def test_the_rows_are_those_of_a_second_pull(started: World) -> None:
     filled(started, planned(started))
     ours = by_n(started)
     started.logstore = started.changed(columns=LATER)
-    with started.client as client:
-        plan = plan_replace(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 1))
-        execute_replace(started.lake, plan, Tools(engine=started.engine))
+    started.carried_out(plan_replace, range(HOUR0, HOUR0 + 1))
     pulled = by_n(started)
     assert [ours[n] for n in range(1, 7)] == [pulled[n] for n in range(1, 7)]
     for n in (7, 8):
@@ -158,9 +156,7 @@ def test_no_plain_value_is_left_in_any_row_once_its_key_is_declared_drop_or_hash
     world.logstore = world.changed(columns=later)
 
     for mode in modes:
-        with world.client as client:
-            plan = plan_mend(world.lake, world.logstore, client, ALL, kept_in=mode)
-            execute(world.lake, plan)
+        world.carried_out(plan_mend, ALL, kept_in=mode)
 
     assert "4711" not in repr(world.table_rows()) and "ann" not in repr(world.table_rows())
     rows, (ann, at) = by_n(world), (digest(sent).decode() for sent in (b"ann", b"ann@b"))
@@ -171,8 +167,7 @@ def test_no_plain_value_is_left_in_any_row_once_its_key_is_declared_drop_or_hash
         assert ann.encode() in rows[n]["__raw__"] and at.encode() in rows[n]["__raw__"]
     if "errors" in modes:
         assert [rows[n]["mail"] for n in (2, None, 4)] == [digest(b"ann\xff").decode(), at, at]
-    with world.client as client:
-        twice = plan_mend(world.lake, world.logstore, client, ALL, kept_in=modes[-1])
+    twice = world.asked(plan_mend, ALL, kept_in=modes[-1])
     assert twice.view.files == 0
     world.assert_proved()
 
@@ -267,9 +262,7 @@ def test_values_land_as_they_are_sent_again_once_somebody_has_said_so(half_lande
     aside, lifted = {"user": "user_hash"}, {"user", "pin"}
     execute(world.lake, plan_columns(world.lake, world.logstore, renamed=aside, retyped=(), plain=lifted))
     assert protected(world) == frozenset()
-    with world.client as client:
-        plan = plan_replace(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1))
-        execute_replace(world.lake, plan, Tools(engine=world.engine))
+    world.carried_out(plan_replace, range(HOUR0, HOUR0 + 1))
     assert [row["user"] for row in world.table_rows()] == ["ann"] * 4
     world.assert_proved()
 
@@ -325,8 +318,7 @@ def test_asking_twice_changes_nothing_and_errors_are_another_mode(started: World
     again = planned(started)
     assert (again.view.rows, again.view.mended, again.view.files) == (2, 0, 0)
     started.logstore = started.changed(columns=LATER)
-    with started.client as client:
-        errors = plan_mend(started.lake, started.logstore, client, ALL)
+    errors = started.asked(plan_mend, ALL)
     assert (errors.view.mode, errors.view.rows) == ("errors", 1)
 
 

@@ -57,11 +57,8 @@ def level(samples: Exposed, logstore: str, kind: Kind) -> str:
 
 def test_metrics_say_what_describe_says_and_runs_add_up(world: World, command: Command) -> None:
     world.begun(10, waiting=0)
-    world.put(5, value="none")
-    world.emulator.admin.advance(60)
-    world.land()
-    world.put(7)
-    world.emulator.admin.advance(3 * 3600)
+    world.land_more(5, value="none")
+    world.put(7, pass_s=3 * 3600)
 
     said = command("metrics", "--once")
     samples = {(s["name"], labels(**s["labels"])): s["value"] for s in said["samples"]}
@@ -102,9 +99,7 @@ def test_facts_and_shards_are_of_one_snapshot_though_a_landing_comes_between(
         def now(self) -> float:
             if not self.landed:
                 self.landed = -1
-                world.put(7)
-                world.emulator.admin.advance(60)
-                self.landed = world.land().rows
+                self.landed = world.land_more(7).rows
             return super().now()
 
     clock = Busy(SYSTEM_CLOCK.now())
@@ -243,8 +238,7 @@ def test_what_was_looked_at_is_shown_while_another_service_does_not_answer(
 def test_a_run_that_fails_is_counted_by_its_error_and_one_that_cannot_be_counted_lands(
     world: World, state: Path
 ) -> None:
-    world.put(5)
-    world.emulator.admin.advance(60)
+    world.put(5, pass_s=60)
     file = state / "metrics" / "access_logs.prom"
     file.parent.mkdir(parents=True)
     file.write_text("sls_lake_runs_total{ half a line")

@@ -4,7 +4,6 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from pipelines.landing.commit.planned import execute
 from pipelines.landing.operations.forget import plan_forget_where
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.names import RESERVED
@@ -26,9 +25,7 @@ def test_spark_reads_a_table_with_names_that_are_accepted(world: World, spark_la
         client.put_raw(group([dict.fromkeys(COLUMNS, f"v{n}") for n in range(3)]))
     world.emulator.admin.advance(3600)
     world.land()
-    with world.client as client:
-        planned = plan_forget_where(world.lake, world.logstore, client, "a.b = 'v1' and select = 'v1'")
-        execute(world.lake, planned)
+    world.carried_out(plan_forget_where, "a.b = 'v1' and select = 'v1'")
 
     rows = [row.asDict() for row in world.engine.session.sql(f"SELECT * FROM lake.{TABLE}").collect()]
 

@@ -38,8 +38,7 @@ def snippet(site: Site) -> dict[str, Any]:
 def test_the_sensors_of_the_page_land_and_fill(make_site: MakeSite) -> None:
     site = make_site("own_sensors")
     names = snippet(site)
-    site.world.put(20)
-    site.world.emulator.admin.advance(60)
+    site.world.put(20, pass_s=60)
     whole = site.definitions
     defs = dg.Definitions(
         assets=whole.assets,

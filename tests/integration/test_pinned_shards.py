@@ -18,7 +18,6 @@ from sls_io.planning.waits import Why
 from sls_io.values.clock import SYSTEM_CLOCK, ManualClock
 from sls_io.values.errors import ClaimLost, ConfigError
 from sls_io.values.window import HOUR_S
-from tests.faults.judge import land_a_gap
 from tests.integration.sensor_site import MakeSite
 from tests.worlds.command_line import Command, settings
 from tests.worlds.one_logstore import HOUR0, PROJECT, World
@@ -26,11 +25,6 @@ from tests.worlds.two_runs import At, at_once
 
 DAY_S = 24 * HOUR_S
 LOW, HIGH = "0".ljust(32, "0"), "8".ljust(32, "0")
-
-
-def settle(world: World) -> None:
-    """All that was put is old enough to land."""
-    world.emulator.admin.advance(60)
 
 
 def named(world: World, *shards: int, **changes: object) -> Logstore:
@@ -60,12 +54,10 @@ def lag_of(world: World, logstore: Logstore) -> tuple[Level, str]:
 def test_two_deployments_that_name_different_shards_land_all_rows_once(world: World) -> None:
     """Each with the same group, holder and table; the group is never made, and no checkpoint is kept."""
     both = [named(world, 0), named(world, 1)]
-    world.put(40)
-    settle(world)
+    world.put(40, pass_s=60)
     for logstore in both:
         world.land(logstore=logstore)
-    world.put(40)
-    settle(world)
+    world.put(40, pass_s=60)
 
     reports = at_once(world, both)
 
@@ -74,15 +66,13 @@ def test_two_deployments_that_name_different_shards_land_all_rows_once(world: Wo
     assert [report.waits[other].kind for report, other in zip(reports, (1, 0), strict=True)] == [
         Why.UNNAMED
     ] * 2
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.assert_sound()
     with world.client as client:
         assert client.groups() == []
 
 
 def test_a_landing_reads_the_named_shards_alone_and_the_others_are_not_missing(world: World) -> None:
-    world.put(40)
-    settle(world)
+    world.put(40, pass_s=60)
 
     report = world.land(logstore=named(world, 1))
 
@@ -99,8 +89,7 @@ def test_a_plan_and_a_description_say_what_is_left_to_others(
     world: World, command: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "defs.yaml").write_text(f"{settings(world)}  shards: [0]\n")
-    world.put(40)
-    settle(world)
+    world.put(40, pass_s=60)
 
     before = command("land", "--dry-run")
     assert {window[0] for window in before["windows"]} == {0}
@@ -124,12 +113,9 @@ def test_a_plan_and_a_description_say_what_is_left_to_others(
 
 
 def test_a_landing_is_refused_beside_a_group_that_holds_a_named_shard(world: World) -> None:
-    world.put(20)
-    settle(world)
-    world.land()
-    settle(world)
-    world.put(20)
-    settle(world)
+    world.land_more(20)
+    world.pass_by(60)
+    world.put(20, pass_s=60)
     with world.client as client:
         assert client.heartbeat("lake", "worker-7", []) == {0, 1}
 
@@ -139,23 +125,20 @@ def test_a_landing_is_refused_beside_a_group_that_holds_a_named_shard(world: Wor
     said = str(raised.value)
     assert "'worker-7' holds 0" in said and "`shards`" in said and "30 s" in said
     assert "give `group` a name" in str(raised.value.cures)
-    settle(world)
+    world.pass_by(60)
     assert world.land(logstore=named(world, 0, 1)).rows == 20
     world.assert_each_log_once()
 
 
 def test_a_landing_beside_a_group_that_holds_other_shards_goes_on(world: World) -> None:
     """A group with two members: one has shard 0, the other one shard 1, and then goes."""
-    world.put(20)
-    settle(world)
-    world.land()
-    settle(world)
+    world.land_more(20)
+    world.pass_by(60)
     with world.client as client:
         for _ in range(3):
             held = [client.heartbeat("lake", name, []) for name in ("one", "two")]
         (mine,) = held[0]
-        world.put(20)
-        world.emulator.admin.advance(20)
+        world.put(20, pass_s=20)
         client.heartbeat("lake", "one", [mine])
         world.emulator.admin.advance(20)
         holders = {shard: point.holder for shard, point in client.checkpoints("lake").items()}
@@ -167,8 +150,7 @@ def test_a_landing_beside_a_group_that_holds_other_shards_goes_on(world: World) 
 
 def test_a_landing_is_refused_beside_a_lease_on_a_named_shard(world: World, tmp_path: Path) -> None:
     world.logstore = leased = world.changed(coordinator={"database": f"sqlite:///{tmp_path}/leases.db"})
-    world.put(20)
-    settle(world)
+    world.put(20, pass_s=60)
     with world.client as client:
         holder = coordinator_of(leased, client)
         assert holder.claim().shards == {0, 1}
@@ -182,8 +164,7 @@ def test_a_landing_is_refused_beside_a_lease_on_a_named_shard(world: World, tmp_
 
 
 def test_a_shard_that_is_not_there_is_named_before_anything_begins(world: World) -> None:
-    world.put(20)
-    settle(world)
+    world.put(20, pass_s=60)
     wrong = named(world, 0, 7)
 
     with pytest.raises(ConfigError, match=r"shards: logstore access_logs has no shard 7; it has 0, 1"):
@@ -196,15 +177,13 @@ def test_a_shard_that_is_not_there_is_named_before_anything_begins(world: World)
 
 def test_children_of_a_named_shard_that_nobody_reads_are_told_until_somebody_names_them(world: World) -> None:
     mine, other = named(world, 0), named(world, 1)
-    world.put(40)
-    settle(world)
+    world.put(40, pass_s=60)
     for logstore in (mine, other):
         world.land(logstore=logstore)
     assert lag_of(world, mine)[0] is Level.OK
     world.put(10, key=LOW)
     world.emulator.admin.split(PROJECT, "access_logs", 0)
-    world.put(30, key=LOW)
-    settle(world)
+    world.put(30, key=LOW, pass_s=60)
 
     said = list[str]()
     report = world.land(logstore=mine, warn=said.append)
@@ -230,14 +209,12 @@ def test_children_of_a_named_shard_that_nobody_reads_are_told_until_somebody_nam
     assert world.land(logstore=named(world, 1, 2, 3)).rows == 30
     level, text = lag_of(world, mine)
     assert level is Level.OK and "does not name" not in text
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.assert_sound()
 
 
 def test_a_shard_that_no_deployment_names_is_told_before_and_after_its_logs_are_lost(world: World) -> None:
     mine = named(world, 0)
-    world.put(40)
-    settle(world)
+    world.put(40, pass_s=60)
     said = list[str]()
     world.land(logstore=mine, warn=said.append)
     world.land(logstore=mine, warn=said.append)
@@ -263,8 +240,7 @@ def test_a_shard_that_no_deployment_names_is_told_before_and_after_its_logs_are_
 
 
 def test_before_the_first_landing_nobody_is_told_of_shards_that_others_will_read(world: World) -> None:
-    world.put(20, key=HIGH)
-    world.emulator.admin.advance(26 * DAY_S)
+    world.put(20, key=HIGH, pass_s=26 * DAY_S)
     for kind in (Kind.LAG, Kind.RUNWAY):
         level, text = finding_of(world, named(world, 0), kind)
         assert level is Level.OK, text
@@ -275,8 +251,7 @@ def test_before_the_first_landing_nobody_is_told_of_shards_that_others_will_read
 
 def test_logs_of_a_shard_that_nobody_names_wait_for_a_person_before_they_are_lost(world: World) -> None:
     mine = named(world, 0)
-    world.put(20, key=HIGH)
-    settle(world)
+    world.put(20, key=HIGH, pass_s=60)
     world.land(logstore=mine)
     world.emulator.admin.advance(26 * DAY_S)
     level, text = finding_of(world, mine, Kind.RUNWAY)
@@ -290,12 +265,10 @@ def test_logs_of_a_shard_that_nobody_names_wait_for_a_person_before_they_are_los
 @pytest.mark.parametrize("removed", ["logs", "shard"])
 def test_a_loss_is_told_to_whoever_reads_the_shard(world: World, removed: str) -> None:
     both = [named(world, 0), named(world, 1)]
-    world.put(40)
-    settle(world)
+    world.put(40, pass_s=60)
     for logstore in both:
         world.land(logstore=logstore)
-    world.put(10, key=HIGH)
-    settle(world)
+    world.put(10, key=HIGH, pass_s=60)
     admin = world.emulator.admin
     if removed == "shard":
         admin.split(PROJECT, "access_logs", 1)
@@ -303,9 +276,9 @@ def test_a_loss_is_told_to_whoever_reads_the_shard(world: World, removed: str) -
     else:
         admin.retain(PROJECT, "access_logs", shard=1, before_s=int(admin.now()))
     world.logstore = both[1]
-    (gap,) = land_a_gap(world).gaps
+    (gap,) = world.land_a_gap().gaps
     assert world.ledger.shards[1].closed is (removed == "shard")
-    settle(world)
+    world.pass_by(60)
     world.land(logstore=both[0])
     for whole in (False, True):
         level, text = finding_of(world, both[0], Kind.RUNWAY, whole=whole)
@@ -316,13 +289,11 @@ def test_a_loss_is_told_to_whoever_reads_the_shard(world: World, removed: str) -
 
 def test_children_are_told_of_when_retention_has_taken_their_parent_from_the_list(world: World) -> None:
     mine, other = named(world, 0), named(world, 1)
-    world.put(40)
-    settle(world)
+    world.put(40, pass_s=60)
     for logstore in (mine, other):
         world.land(logstore=logstore)
     world.emulator.admin.split(PROJECT, "access_logs", 0)
-    world.put(30, key=LOW)
-    settle(world)
+    world.put(30, key=LOW, pass_s=60)
     assert world.land(logstore=mine).closed == (0,)
     assert world.land(logstore=named(world, 1, 2)).rows
     world.emulator.admin.retain(PROJECT, "access_logs", shard=0, drop=True)
@@ -335,12 +306,10 @@ def test_children_are_told_of_when_retention_has_taken_their_parent_from_the_lis
 
 def test_children_are_told_of_when_their_closed_parent_is_taken_out_of_the_list(world: World) -> None:
     """Nobody names the parent any more, so nobody but all can be told."""
-    world.put(40)
-    settle(world)
+    world.put(40, pass_s=60)
     world.land(logstore=named(world, 0, 1))
     world.emulator.admin.split(PROJECT, "access_logs", 1)
-    world.put(30, key=HIGH)
-    settle(world)
+    world.put(30, key=HIGH, pass_s=60)
     assert world.land(logstore=named(world, 0, 1)).closed == (1,)
 
     level, text = lag_of(world, named(world, 0))
@@ -350,13 +319,11 @@ def test_children_are_told_of_when_their_closed_parent_is_taken_out_of_the_list(
 
 def test_a_merge_of_shards_of_two_deployments_is_told_to_both(world: World) -> None:
     both = [named(world, 0), named(world, 1)]
-    world.put(40)
-    settle(world)
+    world.put(40, pass_s=60)
     for logstore in both:
         world.land(logstore=logstore)
     world.emulator.admin.merge(PROJECT, "access_logs", 0)
-    world.put(20)
-    settle(world)
+    world.put(20, pass_s=60)
 
     told = list[list[str]]()
     for logstore in (*both, both[0]):
@@ -373,13 +340,11 @@ def test_a_merge_of_shards_of_two_deployments_is_told_to_both(world: World) -> N
 
 
 def test_a_child_waits_for_its_parent_of_another_deployment(world: World) -> None:
-    world.put(10, key=LOW)
-    settle(world)
+    world.put(10, key=LOW, pass_s=60)
     world.land(logstore=named(world, 0))
     world.put(10, key=LOW)
     world.emulator.admin.split(PROJECT, "access_logs", 0)
-    world.put(30, key=LOW)
-    settle(world)
+    world.put(30, key=LOW, pass_s=60)
 
     waiting = world.land(logstore=named(world, 2, 3))
     assert waiting.rows == 0 and {waiting.waits[c].kind for c in (2, 3)} == {Why.PARENTS}
@@ -390,8 +355,7 @@ def test_a_child_waits_for_its_parent_of_another_deployment(world: World) -> Non
 
 
 def test_an_hour_is_sealed_when_every_shard_of_the_table_has_passed_it(world: World) -> None:
-    world.put(40)
-    world.emulator.admin.advance(HOUR_S)
+    world.put(40, pass_s=HOUR_S)
     world.land(logstore=named(world, 0))
 
     def sealed() -> list[int]:
@@ -405,16 +369,14 @@ def test_an_hour_is_sealed_when_every_shard_of_the_table_has_passed_it(world: Wo
 
 
 def test_a_history_may_begin_where_a_group_stands_in_which_nobody_reads(world: World) -> None:
-    world.put(10, key=LOW)
-    settle(world)
+    world.put(10, key=LOW, pass_s=60)
     with world.client as client:
         client.create_group(world.logstore.group)
         client.heartbeat("lake", "before", [])
         at = client.cursor_at(0, "end")
         client.save_checkpoint("lake", "before", 0, at)
-    settle(world)
-    world.put(15, key=LOW)
-    settle(world)
+    world.pass_by(60)
+    world.put(15, key=LOW, pass_s=60)
     mine = named(world, 0, reset="group")
 
     assert world.land(logstore=mine).rows == 15
@@ -424,8 +386,7 @@ def test_a_history_may_begin_where_a_group_stands_in_which_nobody_reads(world: W
 
 
 def test_no_checkpoint_is_repaired_where_none_is_kept(world: World) -> None:
-    world.put(10)
-    settle(world)
+    world.put(10, pass_s=60)
     world.land(logstore=named(world, 0))
     with world.client as client, pytest.raises(ConfigError, match="the table has the position"):
         plan_repair(named(world, 0), world.lake, client)
@@ -433,7 +394,7 @@ def test_no_checkpoint_is_repaired_where_none_is_kept(world: World) -> None:
 
 def test_a_newer_run_of_the_same_shards_fences_an_older_one(world: World) -> None:
     world.begun(20, 40)
-    settle(world)
+    world.pass_by(60)
     mine = named(world, 0, 1)
 
     older = world.land(logstore=mine, on_event=At("write.done", lambda: world.land(logstore=mine)))
@@ -447,8 +408,7 @@ def test_demand_asks_for_named_shards_alone(make_site: MakeSite) -> None:
     site = make_site("pinned_demand", health={"lag_s": [600, 1200]})
     site.settings["shards"] = [0]
     world = site.world
-    world.put(20)
-    settle(world)
+    world.put(20, pass_s=60)
     world.land(logstore=site.logstore)
     elsewhere = world.land(logstore=site.logstore.model_copy(update={"shards": frozenset({1})})).rows
     site.tick("demand")
@@ -461,8 +421,7 @@ def test_demand_asks_for_named_shards_alone(make_site: MakeSite) -> None:
     (observed,) = (e for e in quiet.asset_events if isinstance(e, dg.AssetObservation))
     assert "left to others" in str(observed.metadata)
 
-    world.put(10, key=LOW)
-    world.emulator.admin.advance(420)
+    world.put(10, key=LOW, pass_s=420)
     (asked,) = site.tick("demand").run_requests
     assert site.launch(asked, "microbatch").success
     assert sum(row["__shard__"] != 0 for row in world.table_rows()) == elsewhere > 0

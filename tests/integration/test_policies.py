@@ -37,8 +37,7 @@ def prepared(world: World) -> World:
         for name in {info.name for info in client.groups()} & {"lake", "new", "there"}:
             client.delete_group(name)
         client.create_group(GroupInfo("there", 20, order=False))
-    world.put(10)
-    world.emulator.admin.advance(60)
+    world.put(10, pass_s=60)
     return world
 
 

@@ -71,8 +71,7 @@ def test_in_a_pipe_a_line_each_while_says_what_is_done_and_how_much_and_the_last
 @pytest.mark.spark
 def test_a_landing_says_in_a_terminal_what_it_is_doing(world: World, tmp_path: Path) -> None:
     needs.java()
-    world.put(200)
-    world.emulator.admin.advance(60)
+    world.put(200, pass_s=60)
     said, seen = in_a_terminal(world, tmp_path, "land")
     assert "200 rows into" in said
     assert "reading the shards and writing files" in seen and "tasks" in seen

@@ -27,24 +27,21 @@ def test_of_two_landings_with_the_same_windows_one_wins_and_the_older_lets_go(st
     assert won[0].rows == 60
     assert (lost.rows, lost.replans, lost.snapshot_id) == (0, 0, None), "it lets go"
     assert len(started.data_files()) == 2 * 2 + len(started.landings()[1][1]), "the loser's files stay"
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 @pytest.mark.fault("4b.overlap.commit", "4b.backfill.commit")
 def test_a_landing_that_lost_some_windows_goes_on_with_the_others(started: World) -> None:
     """A backfill takes one hour of a shard's two; the live run's other windows are landed as written."""
     started.at(HOUR0_S + 3600 + 10)
-    started.put(40)
-    started.at(HOUR0_S + 3600 + 120)
+    started.put(40, until_s=HOUR0_S + 3600 + 120)
     fill = At("publish", lambda: started.land(mode="fill", hours=(HOUR0 + 1, HOUR0 + 2)))
 
     report = started.land(on_event=fill)
 
     assert {hour: x.rows for hour, x in report.hours.items()} == {HOUR0: 60}
     assert report.conflicts >= 1
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_disjoint_shards_of_one_logstore_both_land_and_no_page_is_pulled_twice(started: World) -> None:
@@ -60,8 +57,7 @@ def test_disjoint_shards_of_one_logstore_both_land_and_no_page_is_pulled_twice(s
     assert (second.conflicts, second.replans) == (1, 0), "the same files on the new head"
     pulls.assert_none_twice()
     assert started.data_files() == set(started.published())
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 @pytest.mark.fault("4b.conflict.commit")
@@ -108,8 +104,7 @@ def test_a_backfill_beside_live_landings_finishes_without_pulling_a_page_twice(w
 
     def land_more(name: str) -> None:
         if name in ("survey", "write", "publish", "reload") and len(between) < 8:
-            world.put(10)
-            world.emulator.admin.advance(60)
+            world.put(10, pass_s=60)
             between.append(world.land(logstore=live))
 
     fill = world.land(logstore=live, mode="fill", hours=(HOUR0, HOUR0 + 3), on_event=land_more)
@@ -119,8 +114,7 @@ def test_a_backfill_beside_live_landings_finishes_without_pulling_a_page_twice(w
     assert (fill.rows, fill.replans) == (120, 0)
     assert fill.conflicts >= 1, "a live landing came between plan and publish"
     pulls.assert_none_twice()
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.assert_sound()
 
 
 def test_a_backfill_moves_no_checkpoint_and_doubles_nothing(started: World) -> None:
@@ -144,8 +138,7 @@ def test_of_two_first_starts_one_decides_where_history_begins(world: World) -> N
     def be_first() -> None:
         world.land(logstore=logstore)
         starts.append({shard: int(entry.start) for shard, entry in world.ledger.shards.items()})
-        world.put(30)
-        world.emulator.admin.advance(60)
+        world.put(30, pass_s=60)
 
     world.land(logstore=logstore, on_event=At("resolve_start", be_first))
 

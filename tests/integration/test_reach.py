@@ -104,8 +104,7 @@ def test_before_the_first_landing_what_would_land_is_said_and_no_table_is_made(
     world: World, command: Command
 ) -> None:
     """The windows of a plan and of a fill are those that the first landing brings then."""
-    world.put(40)
-    world.at(HOUR0_S + 30 * 60)
+    world.put(40, until_s=HOUR0_S + 30 * 60)
 
     planned = command("land", "--dry-run")
     filled = command("backfill", "--from", HOUR, "--dry-run")
@@ -129,8 +128,7 @@ def test_before_the_first_landing_what_would_land_is_said_and_no_table_is_made(
 def test_before_the_first_landing_only_what_the_service_has_can_come(world: World) -> None:
     world.put(10)
     asked = range(HOUR0 - 2, HOUR0 + 1)
-    with world.client as client:
-        (lack,) = reach.lacking(world.lake, world.logstore, client, asked)
+    (lack,) = world.asked(reach.lacking, asked)
     assert (lack.kind, lack.hours) == ("before", range(HOUR0 - 2, HOUR0))
     assert lack.text.endswith(f"the oldest log that it still has is of {HOUR}")
 
@@ -140,17 +138,15 @@ def test_a_named_gap_is_named_for_the_hours_it_lies_in_and_no_others(started: Wo
     started.put(10)
     retain(started, 4)
     started.at(HOUR0_S + 5 * 3600)
-    started.put(10)
-    started.at(HOUR0_S + 5 * 3600 + 60)
+    started.put(10, until_s=HOUR0_S + 5 * 3600 + 60)
     assert len(started.land().suspects) == 2  # logs so young are not deleted by age
     started.at(HOUR0_S + 5 * 3600 + 120)
     assert len(started.land().gaps) == 2
 
-    with started.client as client:
-        found = [
-            [x.kind for x in reach.lacking(started.lake, started.logstore, client, range(hour, hour + 1))]
-            for hour in range(HOUR0, HOUR0 + 6)
-        ]
+    found = [
+        [x.kind for x in started.asked(reach.lacking, range(hour, hour + 1))]
+        for hour in range(HOUR0, HOUR0 + 6)
+    ]
 
     # Of the third hour 10 rows had landed, then 60 logs came that nobody landed in time.
     assert found == [[], [], ["gap", "gap"], ["gap", "gap"], ["gap", "gap"], []]
@@ -167,8 +163,7 @@ def test_what_was_withdrawn_and_no_window_tells_of_is_said_beside_what_one_does(
         assert command("table", "undo", "--hour", hour, "--execute")["executed"]
     retain(started, 3)
 
-    with started.client as client:
-        found = reach.lacking(started.lake, started.logstore, client, range(HOUR0, HOUR0 + 3))
+    found = started.asked(reach.lacking, range(HOUR0, HOUR0 + 3))
 
     said = {lack.kind: lack for lack in found}
     assert said["withdrawn"].hours == range(HOUR0 + 2, HOUR0 + 3)

@@ -58,8 +58,7 @@ def test_an_hour_is_replaced_in_one_commit_and_a_dry_run_changes_nothing(
     assert started.ledger == ledger and reconcile(table) == []
     assert started.checkpoints() == checkpoints
     assert started.land().rows == 60
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 @pytest.mark.spark
@@ -80,8 +79,7 @@ def test_of_the_hour_that_runs_what_has_landed_so_far_is_replaced(
     assert len(files - set(started.published())) == 2, "the hour's files are others now"
     started.assert_proved()
     assert started.land().rows == 60
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_what_was_lost_by_hand_of_an_hour_is_back_after_a_replace(started: World) -> None:
@@ -99,8 +97,7 @@ def test_what_was_lost_by_hand_of_an_hour_is_back_after_a_replace(started: World
 
     assert started.ledger == ledger, "the same cursors, so the same rows"
     started.land()
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_what_a_backfill_had_left_of_the_hours_comes_with_the_replace(started: World) -> None:
@@ -114,8 +111,7 @@ def test_what_a_backfill_had_left_of_the_hours_comes_with_the_replace(started: W
 
     assert not any(e.withdrawn for e in started.ledger.shards.values())
     started.land()
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_a_changed_contract_is_applied_to_the_hours_that_are_replaced(started: World) -> None:
@@ -128,8 +124,7 @@ def test_a_changed_contract_is_applied_to_the_hours_that_are_replaced(started: W
     assert all(paths[n] == f"/p/{n % 7}" for n in range(10, 20))
     assert paths[0] is None and paths[25] is None
     started.land(logstore=started.changed(columns=columns))
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_a_dry_run_counts_values_of_another_engine_that_a_replace_does_not_bring_back(
@@ -153,8 +148,7 @@ def test_of_two_replaces_of_the_same_hour_both_leave_it_whole(started: World) ->
 
     assert (report.rows, report.conflicts) == (10, 1)
     started.land()
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_an_undo_meanwhile_stops_the_replace(started: World) -> None:
@@ -166,8 +160,7 @@ def test_an_undo_meanwhile_stops_the_replace(started: World) -> None:
     assert hours_in_table(started) == [0, 2]
     assert fill(started) == 10
     started.land()
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_rows_that_are_removed_for_good_meanwhile_do_not_come_back(started: World) -> None:
@@ -190,8 +183,7 @@ def test_hours_that_changed_meanwhile_are_not_replaced(started: World) -> None:
     assert hours_in_table(started) == [0, 2]
     assert fill(started) == 10
     started.land()
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_retention_that_overtakes_the_reading_stops_all_of_it(started: World) -> None:
@@ -222,5 +214,4 @@ def test_an_hour_of_more_windows_than_a_run_may_have_is_replaced_and_is_the_cure
 
     assert report.rows == 10 and report.windows > narrow.budget.windows_max
     started.land()
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()

@@ -82,8 +82,7 @@ def test_a_split_is_followed_from_the_tick_to_the_drain_and_the_childrens_landin
     site.tick("demand")
     site.world.put(20)
     split(site)
-    site.world.put(20)
-    site.world.emulator.admin.advance(60)
+    site.world.put(20, pass_s=60)
     answer = site.tick("demand")
     (seen,) = observed(answer)
     assert seen.description == "shard 0 was split into shards 2, 3"
@@ -267,8 +266,7 @@ def test_logs_that_wait_too_long_ask_for_one_run_and_only_once_while_nothing_cha
     make_site: MakeSite,
 ) -> None:
     site = landed(make_site("too_long", health={"lag_s": [1200, 7200]}))
-    site.world.put(20)
-    site.world.emulator.admin.advance(1000)
+    site.world.put(20, pass_s=1000)
     (asked,) = site.tick("demand").run_requests
     assert asked.tags[MODE_TAG] == "live" and asked.tags[CLAIMS_TAG] == "too_long"
     assert "a run was asked for" in site.tick("demand").skip_message
@@ -286,15 +284,13 @@ def test_a_clock_that_was_ahead_once_keeps_no_backlog_waiting(make_site: MakeSit
         sensor = sensor_of(demand_lookout(site.logstore, job, origin_key(site.logstore), clock=clock))
         return len(site.tick("demand", sensor=sensor).run_requests)
 
-    site.world.put(20)
-    site.world.emulator.admin.advance(1000)
+    site.world.put(20, pass_s=1000)
     assert [asked(30 * 86_400), asked(30 * 86_400 + 60), asked(0), asked(60)] == [1, 0, 1, 0]
 
 
 def test_a_backlog_waits_for_the_run_that_holds_the_claim_and_names_it(make_site: MakeSite) -> None:
     site = landed(make_site("held_up", health={"lag_s": [1200, 7200]}))
-    site.world.put(20)
-    site.world.emulator.admin.advance(1000)
+    site.world.put(20, pass_s=1000)
     run = create_run_for_test(site.instance, status=dg.DagsterRunStatus.STARTED, tags={CLAIMS_TAG: site.name})
     answer = site.tick("demand")
     assert not answer.run_requests and run.run_id in answer.skip_message
@@ -311,12 +307,9 @@ def test_a_quiet_logstore_is_not_late_however_long_ago_its_last_log_came(make_si
 
 def test_many_waiting_bytes_ask_for_a_run(make_site: MakeSite) -> None:
     site = make_site("many_mb", health={"lag_s": [0, 0]}, budget={"bytes_max": 200, "settle_s": 10})
-    site.world.put(40)
-    site.world.emulator.admin.advance(1200)
-    site.world.land()
+    site.world.land_more(40, pass_s=1200)
     assert not site.tick("demand").run_requests
-    site.world.put(40)
-    site.world.emulator.admin.advance(900)
+    site.world.put(40, pass_s=900)
     answer = site.tick("demand", stored=False)
     assert len(answer.run_requests) == 1
     run = create_run_for_test(site.instance, status=dg.DagsterRunStatus.STARTED, tags={CLAIMS_TAG: site.name})
@@ -364,8 +357,7 @@ def test_a_paused_shard_asks_for_no_run(make_site: MakeSite) -> None:
     site = landed(make_site("resting", health={"lag_s": [1200, 7200]}))
     with site.world.client as client:
         execute(site.world.lake, plan_pause(site.world.lake, site.logstore, client, [0, 1]))
-    site.world.put(20)
-    site.world.emulator.admin.advance(1000)
+    site.world.put(20, pass_s=1000)
     assert not site.tick("demand").run_requests
 
 
@@ -383,8 +375,7 @@ def test_before_the_first_landing_what_that_would_land_is_the_backlog(make_site:
 def test_a_logstore_without_a_log_or_whose_start_is_to_come_has_no_backlog(make_site: MakeSite) -> None:
     assert not make_site("empty", health={"lag_s": [2, 2]}).tick("demand").run_requests
     later = make_site("later", health={"lag_s": [2, 2]}, start="2099-01-01-00:00")
-    later.world.put(20)
-    later.world.emulator.admin.advance(1000)
+    later.world.put(20, pass_s=1000)
     assert not later.tick("demand").run_requests
 
 
@@ -465,9 +456,7 @@ def test_an_hour_with_a_shard_that_nobody_has_landed_yet_is_not_complete(make_si
     site = landed(make_site("grown"))
     hour = site.world.hours[-1]
     split(site)
-    site.world.put(20)
-    site.world.emulator.admin.advance(3600)
-    site.world.land()
+    site.world.land_more(20, pass_s=3600)
     answer = site.tick("sealed")
     assert not answer.asset_events and answer.skip_message.startswith("no further hour is complete: shard 2")
     site.world.land()
@@ -509,8 +498,7 @@ def test_an_hourly_model_is_asked_for_once_for_each_sealed_hour_also_for_late_on
 
 def test_one_batch_from_the_page_tells_the_checks_that_the_page_leaves_out(make_site: MakeSite) -> None:
     site = make_site("one_batch")
-    site.world.put(20)
-    site.world.emulator.admin.advance(60)
+    site.world.put(20, pass_s=60)
     # *Materialize* on the job's page selects the job's asset, and of the checks those of that asset: none.
     job = site.definitions.resolve_job_def("one_batch_now").get_subset(
         asset_selection={checkpoint_key(site.logstore)}, asset_check_selection=set()
@@ -534,8 +522,7 @@ def test_hours_before_the_first_log_are_done_with_no_rows_after_the_first_tick(
     site = make_site(f"since_{before}")
     made = int(site.world.emulator.admin.now()) // 3600
     site.world.logstore = site.world.changed(start=hour_text(made - before))
-    site.world.put(20)
-    site.world.emulator.admin.advance(3600)
+    site.world.put(20, pass_s=3600)
     asked = live_request(site.instance, site.logstore)
     assert isinstance(asked, dg.RunRequest)
     assert site.launch(asked, "microbatch").success
@@ -556,15 +543,13 @@ def test_hours_before_a_history_that_begins_with_what_comes_next_stay_to_be_aske
     site = make_site("from_now_on")
     made = int(site.world.emulator.admin.now()) // 3600
     site.world.logstore = site.world.changed(start=hour_text(made - 3), reset="latest")
-    site.world.put(20)
-    site.world.emulator.admin.advance(60)
+    site.world.put(20, pass_s=60)
     for said in ("Not proven yet", "20 rows, each once"):
         asked = live_request(site.instance, site.logstore)
         assert isinstance(asked, dg.RunRequest) and site.launch(asked, "microbatch").success
         told = last_told(site.instance, site.logstore, [Kind.PROVEN]).get(Kind.PROVEN)
         assert told is not None and told.said.passed and str(told.said.description).startswith(said)
-        site.world.put(20)
-        site.world.emulator.admin.advance(3600)
+        site.world.put(20, pass_s=3600)
     shown = {hour for hour, _ in site.materialized(bronze_key(site.logstore))}
     assert hour_text(made) in shown and not {hour_text(made - before) for before in (1, 2, 3)} & shown
 
@@ -578,8 +563,7 @@ def test_hours_that_the_service_had_deleted_before_the_first_landing_are_not_sho
     with site.world.client as client:
         client.transport.update_logstore(PROJECT, site.logstore.service.logstore, ttl=1, shard_count=1)
     site.world.emulator.admin.advance(26 * 3600)
-    site.world.put(20)
-    site.world.emulator.admin.advance(3600)
+    site.world.put(20, pass_s=3600)
     asked = live_request(site.instance, site.logstore)
     assert isinstance(asked, dg.RunRequest)
     assert site.launch(asked, "microbatch").success

@@ -18,11 +18,11 @@ from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from sls_io.values.cures import Do
 from sls_io.values.errors import Breach, LedgerBroken
-from tests import needs
 from tests.worlds.changed_table import append_by_hand, compact, damage, invent, roll_back
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 from tests.worlds.printed_cures import named
+from tests.worlds.spark_table import counted, expire, in_spark
 from tests.worlds.two_hours import refused, snapshots, started
 from tests.worlds.two_logstores import second_logstore
 
@@ -66,8 +66,7 @@ def test_a_table_rolled_back_by_hand_lands_on_after_the_verb_that_the_error_name
     assert (head.parent_snapshot_id, total_records(head)) == (main, 10)
     assert len(started.table_rows()) == 10
     assert started.land().rows == 70, "what left the table is pulled again, with what is new"
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
     assert command("verify")["code"] == 0
 
 
@@ -88,8 +87,7 @@ def test_a_person_rolls_back_a_table_that_nobody_touched(started: World, command
     assert sum(e.rows for e in started.ledger.shards.values()) == 10
     assert started.checkpoints() == checkpoints, "a checkpoint is derived: the next landing decides"
     assert started.land().rows == 70
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_back_to_the_first_start_everything_is_landed_again(started: World, command: Command) -> None:
@@ -99,8 +97,7 @@ def test_back_to_the_first_start_everything_is_landed_again(started: World, comm
 
     assert started.table_rows() == []
     assert started.land().rows == 80
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_a_rollback_by_hand_can_be_taken_back(started: World, command: Command) -> None:
@@ -114,8 +111,7 @@ def test_a_rollback_by_hand_can_be_taken_back(started: World, command: Command) 
 
     assert len(started.table_rows()) == 20
     assert started.land().rows == 60
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_rows_written_by_hand_after_a_rollback_by_hand_leave_with_the_verb(
@@ -134,8 +130,7 @@ def test_rows_written_by_hand_after_a_rollback_by_hand_leave_with_the_verb(
     assert command(*verb)["rows_leaving"] == 1
     assert command(*verb, "--execute")["code"] == 0
     assert started.land().rows == 70
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_a_rollback_past_a_compaction_and_back_again_loses_nothing(started: World, command: Command) -> None:
@@ -149,8 +144,7 @@ def test_a_rollback_past_a_compaction_and_back_again_loses_nothing(started: Worl
     assert len(started.table_rows()) == 20
 
     assert started.land().rows == 60
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_expired_history_that_left_with_a_rollback_becomes_a_named_gap(
@@ -159,8 +153,7 @@ def test_expired_history_that_left_with_a_rollback_becomes_a_named_gap(
     first, *_ = snapshots(started)
     assert command("table", "rollback", str(first), "--execute")["code"] == 0
     started.emulator.admin.advance(40 * 86400)
-    started.put(10)
-    started.emulator.admin.advance(120)
+    started.put(10, pass_s=120)
 
     report = started.land()
 
@@ -174,9 +167,7 @@ def test_a_shard_that_appeared_since_keeps_its_start(started: World, command: Co
     wanted = snapshots(started)[-1]
     with started.client as client:
         client.transport.split_shard(PROJECT, "access_logs", 0, "40000000000000000000000000000000")
-    started.put(20)
-    started.emulator.admin.advance(120)
-    started.land()
+    started.land_more(20, pass_s=120)
     started.emulator.admin.advance(120)
     started.land()
     before = started.ledger
@@ -192,8 +183,7 @@ def test_a_shard_that_appeared_since_keeps_its_start(started: World, command: Co
     started.land()
     started.emulator.admin.advance(120)
     started.land()
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_the_other_logstore_of_the_table_goes_back_too_and_keeps_its_start(
@@ -232,33 +222,22 @@ def test_what_cannot_be_proven_is_not_rolled_back(started: World, command: Comma
 
 @pytest.mark.spark
 def test_spark_reads_and_expires_a_table_that_was_rolled_back_and_forth(
-    world: World, shared_lake: Lake
+    world: World, spark_lake: Lake
 ) -> None:
     """The new snapshots list old manifests: expiry by another engine must not take their files."""
-    needs.spark_jars()
-    table = "bronze.settled"
-    mine = World(world.emulator, shared_lake, world.changed(table=table), world.engine, world.counter)
+    mine = in_spark(world, spark_lake, "settled")
     for _ in range(2):
-        mine.put(10)
-        mine.emulator.admin.advance(120)
-        mine.land()
+        mine.land_more(10, pass_s=120)
     _, wanted, newest = snapshots(mine)
     for target, rows in ((wanted, 10), (newest, 20)):
-        execute(shared_lake, plan_rollback(shared_lake, table, target))
-        counted = mine.engine.session.sql(f"SELECT count(*) AS n FROM lake.{table}").collect()
-        assert counted[0]["n"] == rows
+        execute(spark_lake, plan_rollback(spark_lake, mine.logstore.table, target))
+        assert counted(mine) == rows
 
-    mine.engine.session.sql(
-        f"CALL lake.system.expire_snapshots(table => '{table}', retain_last => 1, "
-        "older_than => TIMESTAMP '2100-01-01 00:00:00')"
-    ).collect()
+    expire(mine)
 
     assert len(mine.table.metadata.snapshots) == 1
-    mine.put(10)
-    mine.emulator.admin.advance(120)
-    assert mine.land().rows == 10
-    mine.assert_each_log_once()
-    mine.assert_proved()
+    assert mine.land_more(10, pass_s=120).rows == 10
+    mine.assert_sound()
 
 
 # --- adopt ---------------------------------------------------------------------------------------
@@ -294,8 +273,7 @@ def test_rows_by_hand_beside_landed_ones_are_adopted_and_the_ledger_stays(
 def test_rows_without_a_ledger_are_adopted_where_a_person_says_that_shards_start(
     world: World, command: Command
 ) -> None:
-    world.put(10)
-    world.at(HOUR0_S + 120)
+    world.put(10, until_s=HOUR0_S + 120)
     world.lake.ensure(world.logstore.table, Contract.from_columns(world.logstore.columns))
     append_by_hand(world)
     verb = refused(world)
@@ -341,8 +319,7 @@ def test_a_tag_that_somebody_moved_back_is_moved_forward_and_no_row_is_called_fo
 
     started.table.manage_snapshots().remove_tag(TAG).create_tag(newest, TAG).commit()
     assert started.land().rows == 60
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 @pytest.mark.parametrize(("key", "text"), [("", "1;9;damaged"), ("", ""), (WINDOWS_KEY, "1;a;0:1:2")])
@@ -358,8 +335,7 @@ def test_a_damaged_ledger_gives_way_to_the_one_before_when_the_rows_prove_that(
 
     assert started.ledger == before
     assert started.land().rows == 60
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_a_ledger_of_a_later_release_is_not_touched(started: World, command: Command) -> None:
@@ -422,8 +398,7 @@ def test_history_expired_between_main_and_the_newest_landing_is_settled_by_its_r
     assert command(*verb, "--execute")["code"] == 0
 
     assert started.land().rows == 60
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_a_logstore_made_again_gets_a_ledger_beside_the_old_one(started: World, command: Command) -> None:
@@ -434,8 +409,7 @@ def test_a_logstore_made_again_gets_a_ledger_beside_the_old_one(started: World, 
     verb = refused(started)
     assert command(*verb)["asks"] is True
     assert command(*verb, "--at", "begin", "--execute")["code"] == 0
-    started.put(15)
-    started.emulator.admin.advance(120)
+    started.put(15, pass_s=120)
 
     assert started.land().rows == 15
     assert len(started.table_rows()) == 35, "the rows of the old logstore are history, and stay"
@@ -464,9 +438,7 @@ def test_single_shards_may_start_at_cursors(started: World, command: Command) ->
     done = command(*verb, "--start", f"0={end}", "--at", "latest")
 
     assert {s["shard"]: s["start"] for s in done["starts"]}[0] == end
-    started.put(5, key="00".ljust(32, "0"))
-    started.emulator.admin.advance(120)
-    assert started.land().rows == 5
+    assert started.land_more(5, key="00".ljust(32, "0"), pass_s=120).rows == 5
 
 
 def test_nothing_is_adopted_where_there_is_nothing_to_settle(started: World, command: Command) -> None:

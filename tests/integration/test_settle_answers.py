@@ -29,8 +29,7 @@ def test_a_registration_stands_where_the_catalog_is_silent_after_it(
 ) -> None:
     newest = world.table.metadata_location
     catalog.drop_table(world.logstore.table)
-    with world.client as client:
-        plan = plan_register(world.lake, world.logstore, client)
+    plan = world.asked(plan_register)
     catalog.loads_left = 1  # by PyIceberg, at the end of its own call
 
     with pytest.raises(CommitStands, match=f"registration of {newest.rpartition('/')[2]} for .* stands"):
@@ -46,8 +45,7 @@ def test_a_table_that_began_anew_stands_where_the_catalog_is_silent_after_it(
 ) -> None:
     file = Path(world.table.metadata_location.removeprefix("file://"))
     away = file.rename(file.with_suffix(".away"))
-    with world.client as client:
-        plan = plan_start_over(world.lake, world.logstore, client)
+    plan = world.asked(plan_start_over)
     catalog.loads_left = 2  # metadata that cannot be read is asked for once more
 
     with pytest.raises(CommitStands, match=r"a new, empty table bronze\.access_logs in .* stands"):
@@ -115,8 +113,7 @@ def test_what_was_made_and_expired_before_anybody_looked_is_unknown_and_never_no
     world.at(HOUR0_S + 3600 + 60)
     world.land()
     world.put(5)
-    with world.client as client:
-        planned = plan_undo(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1))
+    planned = world.asked(plan_undo, range(HOUR0, HOUR0 + 1))
     catalog.script.append("overtaken")
     catalog.meanwhile = others
 

@@ -14,19 +14,13 @@ LOW, HIGH = "0" * 32, "f" * 32
 """Hash keys in the first and in the last shard."""
 
 
-def settle(world: World, seconds: float = 60) -> None:
-    """Let what was put become old enough to be landed."""
-    world.emulator.admin.advance(seconds)
-
-
 def gone_by_retention(world: World, shard: int) -> None:
     """Retention takes a read-only shard with all its logs."""
     world.emulator.admin.retain(PROJECT, "access_logs", shard=shard, drop=True)
 
 
 def test_an_idle_shard_holds_no_other_back(world: World) -> None:
-    world.put(20, key=LOW)
-    settle(world)
+    world.put(20, key=LOW, pass_s=60)
 
     report = world.land()
 
@@ -38,9 +32,7 @@ def test_an_idle_shard_holds_no_other_back(world: World) -> None:
 
 def test_an_idle_shard_moves_its_receive_time_on_without_rows(world: World) -> None:
     """Once an hour edge has passed, and only then, it costs a commit of its own."""
-    world.put(20, key=LOW)
-    settle(world)
-    world.land()
+    world.land_more(20, key=LOW)
     world.at(HOUR0_S + 3600 + 30)
 
     idle = world.land()
@@ -53,19 +45,16 @@ def test_an_idle_shard_moves_its_receive_time_on_without_rows(world: World) -> N
     assert idle.lag_s == 0
     world.emulator.admin.advance(1200)
     assert world.land().lag_s == 0, "nothing waits, however long ago the last log came"
-    world.put(1, key=LOW)
-    world.emulator.admin.advance(300)
+    world.put(1, key=LOW, pass_s=300)
     assert world.land(mode="live").lag_s == 0
 
 
 def test_a_quiet_start_with_latest_lands_only_what_comes_later(world: World) -> None:
-    world.put(20)
-    settle(world)
+    world.put(20, pass_s=60)
     logstore = world.changed(reset="latest")
 
     first = world.land(logstore=logstore)
-    world.put(10)
-    settle(world)
+    world.put(10, pass_s=60)
     second = world.land(logstore=logstore)
 
     assert (first.rows, second.rows) == (0, 10)
@@ -74,8 +63,7 @@ def test_a_quiet_start_with_latest_lands_only_what_comes_later(world: World) -> 
 
 
 def test_a_start_by_policy_none_is_refused_until_somebody_chooses(world: World) -> None:
-    world.put(10)
-    settle(world)
+    world.put(10, pass_s=60)
 
     with pytest.raises(ConfigError, match="reset is 'none'"):
         world.land(logstore=world.changed(reset="none"))
@@ -101,13 +89,10 @@ def test_a_start_from_the_groups_checkpoint_lands_what_the_group_has_not_read(wo
 
 @pytest.mark.fault("4b.reshape.plan")
 def test_a_split_shards_children_land_after_their_parent_is_closed(world: World) -> None:
-    world.put(20)
-    settle(world)
-    world.land()
+    world.land_more(20)
     world.put(10, key=LOW)
     world.emulator.admin.split(PROJECT, "access_logs", 0)
-    world.put(30, key=LOW)
-    settle(world)
+    world.put(30, key=LOW, pass_s=60)
 
     parent = world.land()
     children = world.land()
@@ -119,19 +104,15 @@ def test_a_split_shards_children_land_after_their_parent_is_closed(world: World)
     closed_in = next(i for i, (_, ws) in enumerate(world.landings()) if any(w.rows == 10 for w in ws))
     child_in = [i for i, (_, ws) in enumerate(world.landings()) if any(w.window.shard in (2, 3) for w in ws)]
     assert min(child_in) > closed_in
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.assert_sound()
 
 
 @pytest.mark.fault("4b.drain.after")
 def test_a_shard_drained_before_its_split_is_closed_and_lets_its_children_go(world: World) -> None:
     """Its checkpoint is the same as before and is sent all the same: only then the service looks."""
-    world.put(20, key=LOW)
-    settle(world)
-    world.land()
+    world.land_more(20, key=LOW)
     world.emulator.admin.split(PROJECT, "access_logs", 0)
-    world.put(30, key=LOW)
-    settle(world)
+    world.put(30, key=LOW, pass_s=60)
 
     closing, children = world.land(), world.land()
 
@@ -144,8 +125,7 @@ def test_a_shard_drained_before_its_split_is_closed_and_lets_its_children_go(wor
 @pytest.mark.fault("4b.drain.commit")
 def test_an_empty_read_only_shard_is_closed_with_zero_rows(world: World) -> None:
     world.emulator.admin.split(PROJECT, "access_logs", 1)
-    world.put(15, key=HIGH)
-    settle(world)
+    world.put(15, key=HIGH, pass_s=60)
 
     closing, children = world.land(), world.land()
 
@@ -157,34 +137,29 @@ def test_an_empty_read_only_shard_is_closed_with_zero_rows(world: World) -> None
 
 @pytest.mark.fault("4b.reshape.plan")
 def test_merged_shards_child_waits_for_both_parents(world: World) -> None:
-    world.put(20)
-    settle(world)
-    world.land()
+    world.land_more(20)
     world.put(10, key=HIGH)
     world.emulator.admin.merge(PROJECT, "access_logs", 0)
-    world.put(30)
-    settle(world)
+    world.put(30, pass_s=60)
 
     parents, child = world.land(), world.land()
 
     assert (parents.rows, parents.closed) == (10, (0, 1))
     assert child.rows == 30
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.assert_sound()
 
 
 @pytest.mark.fault("4b.reshape.commit", "4b.drain.plan")
 def test_a_split_in_between_write_and_publish_does_not_close_a_shard_too_early(world: World) -> None:
     """The end was read while the shard took writes; what came after it is landed by the next run."""
-    world.put(20, key=LOW)
-    settle(world)
+    world.put(20, key=LOW, pass_s=60)
 
     def more_then_split() -> None:
         world.put(10, key=LOW)
         world.emulator.admin.split(PROJECT, "access_logs", 0)
 
     first = world.land(on_event=At("write.done", more_then_split))
-    settle(world)
+    world.pass_by(60)
     second = world.land()
 
     assert (first.rows, first.closed) == (20, ())
@@ -194,20 +169,18 @@ def test_a_split_in_between_write_and_publish_does_not_close_a_shard_too_early(w
 
 @pytest.mark.fault("4b.expired.plan")
 def test_expired_logs_become_a_named_gap_that_everybody_sees(world: World) -> None:
-    world.put(20, key=LOW)
-    settle(world)
-    world.land()
+    world.land_more(20, key=LOW)
     world.put(30, key=LOW)
     truth = world.truth()
     frontier = int(world.ledger.shards[0].frontier)
     begin = sorted({cursor for shard, cursor, _ in truth if shard == 0 and cursor >= frontier})[2]
     world.emulator.admin.retain(PROJECT, "access_logs", shard=0, before_cursor=begin)
-    settle(world)
+    world.pass_by(60)
 
     with world.client as client:
         doubted = preview(world.logstore, world.lake, client)
         first = world.land()
-        settle(world)
+        world.pass_by(60)
         planned = preview(world.logstore, world.lake, client).gaps
     report = world.land()
 
@@ -233,12 +206,9 @@ def test_expired_logs_become_a_named_gap_that_everybody_sees(world: World) -> No
 def test_retention_that_overtakes_a_run_costs_the_window_and_then_a_gap(world: World) -> None:
     """Between plan and pull the window's first groups go: what is read is not landed as if whole."""
     world.put(40, key=LOW)
-    world.put(10, key=HIGH)
-    settle(world)
-    world.land()
+    world.land_more(10, key=HIGH)
     world.put(40, key=LOW)
-    world.put(10, key=HIGH)
-    settle(world)
+    world.put(10, key=HIGH, pass_s=60)
     frontier = int(world.ledger.shards[0].frontier)
     begin = sorted({c for shard, c, _ in world.truth() if shard == 0 and c >= frontier})[3]
 
@@ -247,7 +217,7 @@ def test_retention_that_overtakes_a_run_costs_the_window_and_then_a_gap(world: W
 
     overtaken = world.land(on_event=At("write", expire))
     assert world.land().suspects, "younger than retention: it is looked at again, a group timeout later"
-    settle(world)
+    world.pass_by(60)
     after = world.land()
 
     assert overtaken.rows == 10, "the other shard's"
@@ -259,19 +229,17 @@ def test_retention_that_overtakes_a_run_costs_the_window_and_then_a_gap(world: W
 
 @pytest.mark.fault("4b.expired.plan")
 def test_a_shard_that_retention_removed_is_a_gap_and_its_children_go_on(world: World) -> None:
-    world.put(20, key=LOW)
-    settle(world)
-    world.land()
+    world.land_more(20, key=LOW)
     world.put(10, key=LOW)
     world.emulator.admin.split(PROJECT, "access_logs", 0)
     world.put(30, key=LOW)
     gone_by_retention(world, 0)
-    settle(world)
+    world.pass_by(60)
 
     assert world.land().suspects
-    settle(world)
+    world.pass_by(60)
     world.land()
-    settle(world)
+    world.pass_by(60)
     children = world.land()
 
     gap = world.ledger.shards[0].gaps[0]
@@ -288,14 +256,10 @@ def test_a_child_that_nobody_saw_for_longer_than_retention_begins_with_a_named_g
     world: World, days: int
 ) -> None:
     """Its first logs may have come and gone unseen; a child that is younger has lost nothing."""
-    world.put(20, key=LOW)
-    settle(world)
-    world.land()
+    world.land_more(20, key=LOW)
     world.emulator.admin.split(PROJECT, "access_logs", 0)
-    world.put(10, key=LOW)
-    world.emulator.admin.advance(days * 86400.0)
-    world.put(30, key=LOW)
-    settle(world)
+    world.put(10, key=LOW, pass_s=days * 86400.0)
+    world.put(30, key=LOW, pass_s=60)
 
     with world.client as client:
         child = next(s.id for s in client.shards() if s.id > 1 and client.head(s).begin < client.head(s).end)
@@ -304,7 +268,7 @@ def test_a_child_that_nobody_saw_for_longer_than_retention_begins_with_a_named_g
     reports = []
     for _ in range(4):  # the parent is gone, too: suspected, then written off, then the child's turn comes
         reports.append(world.land())
-        settle(world)
+        world.pass_by(60)
 
     line = f"shard {child}: [0, {begin}) {GAP_EXPIRED}"
     assert (line in planned) == any(line in report.gaps for report in reports) == (days > 30)
@@ -318,8 +282,7 @@ def test_a_child_that_nobody_saw_for_longer_than_retention_begins_with_a_named_g
 def test_a_run_out_of_budget_stops_at_a_page_edge_and_the_next_goes_on_there(world: World) -> None:
     budget = {**world.logstore.budget.model_dump(), "bytes_max": 1, "page_groups_max": 2}
     small = world.changed(budget=budget)
-    world.put(30, key=LOW)
-    settle(world)
+    world.put(30, key=LOW, pass_s=60)
     pulls = world.watch_pulls()
 
     reports = [world.land(logstore=small) for _ in range(3)]
@@ -327,15 +290,14 @@ def test_a_run_out_of_budget_stops_at_a_page_edge_and_the_next_goes_on_there(wor
     assert [r.rows for r in reports] == [10, 10, 10]
     assert "byte budget" in reports[0].waits[0].text
     pulls.assert_none_twice()
-    world.assert_each_log_once()
-    world.assert_proved()
+    world.assert_sound()
 
 
 def test_many_hours_land_as_one_window_each(world: World) -> None:
     for hour in range(4):
         world.at(HOUR0_S + hour * 3600 + 1800)
         world.put(10, key=LOW)
-    settle(world)
+    world.pass_by(60)
 
     report = world.land()
 

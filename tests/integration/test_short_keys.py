@@ -54,8 +54,7 @@ def test_a_long_landing_gets_new_keys_whenever_its_own_end(
 ) -> None:
     with start(tmp_path / "emulator", now=HOUR0_S + 60.0) as emulator:
         world = new_world(emulator, make_lake(tmp_path / "lake"), InProcess(), budget={"page_groups_max": 1})
-        world.put(GROUPS, logs_a_group=1)
-        world.at(HOUR0_S + 120)
+        world.put(GROUPS, logs_a_group=1, until_s=HOUR0_S + 120)
         issuer = Issuer(emulator, 0.05, says_when=says_when)
         service = Service.model_validate(
             {

@@ -53,9 +53,7 @@ def landed(world: World) -> World:
     world.logstore = world.changed(columns={"n": "long"})
     for minute in (2, 30, 62, 90):
         world.at(HOUR0_S + 60 * (minute - 1))
-        world.put(20)
-        world.at(HOUR0_S + 60 * minute)
-        world.land()
+        world.land_more(20, until_s=HOUR0_S + 60 * minute)
     return world
 
 

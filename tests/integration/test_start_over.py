@@ -57,8 +57,7 @@ def test_single_rows_values_and_pauses_that_end_with_the_old_table_are_said(
         ("shards", "pause", "1"),
     ):
         assert command(*words, "--execute")["code"] == 0, words
-    started.put(1)
-    started.emulator.admin.advance(60)
+    started.put(1, pass_s=60)
     started.land(logstore=started.changed(columns={**started.logstore.columns, "who": "drop"}))
     lose_row(started)
 

@@ -39,8 +39,7 @@ def test_an_hour_that_was_taken_back_before_the_raised_start_lands_again_as_the_
     assert fill(raised) == 10
 
     raised.land()
-    raised.assert_each_log_once()
-    raised.assert_proved()
+    raised.assert_sound()
 
 
 def test_hours_before_the_raised_start_are_replaced_and_read_again(raised: World, command: Command) -> None:
@@ -49,8 +48,7 @@ def test_hours_before_the_raised_start_are_replaced_and_read_again(raised: World
         assert dry["code"] == 0 and not dry["executed"], (mode, dry["error"])
     assert replaced(raised).rows == 10
     raised.land()
-    raised.assert_each_log_once()
-    raised.assert_proved()
+    raised.assert_sound()
 
 
 def test_rows_that_are_there_are_within_the_history_when_nothing_else_tells(
@@ -79,7 +77,6 @@ def test_dagster_has_no_partitions_of_these_hours_so_the_way_without_it_is_named
 
 
 def test_shards_go_back_to_hours_before_the_raised_start(raised: World) -> None:
-    with raised.client as client:
-        back = {shard: entry.start for shard, entry in raised.ledger.shards.items()}
-        planned = plan_seek(raised.lake, raised.logstore, client, back)
+    back = {shard: entry.start for shard, entry in raised.ledger.shards.items()}
+    planned = raised.asked(plan_seek, back)
     assert (planned.hours.start, len(planned.gone)) == (HOUR0, 0)

@@ -15,10 +15,10 @@ from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.table.lake import Lake
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError
-from tests import needs
 from tests.worlds.changed_table import append_by_hand, compact
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.spark_table import counted, expire, in_spark
 from tests.worlds.three_hours import HOUR, NEXT, fill, hours_in_table, started, undo_of
 from tests.worlds.two_hours import snapshots
 from tests.worlds.two_runs import At
@@ -69,8 +69,7 @@ def test_an_hour_is_taken_back_stays_away_and_comes_with_a_backfill(started: Wor
     nothing = command("backfill", "--from", NEXT, "--dry-run", json=False)
     assert nothing["code"] == 0 and "nothing of these hours is missing" in nothing["text"]
     assert "this does it" not in nothing["text"]
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
     assert not any(e.withdrawn for e in started.ledger.shards.values())
     assert {s: e.rows for s, e in started.ledger.shards.items()} != {}
     assert fill(started) == 0, "asking twice lands nothing"
@@ -90,8 +89,7 @@ def test_several_hours_go_together_and_a_backfill_of_one_brings_only_that(
         assert lacking_hours(started.logstore, started.lake, client, hours, HOUR0_S + 7200) == {HOUR0 + 1}
     assert fill(started) == 10
     started.land()
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_a_compacted_hour_is_taken_back_as_well(started: World) -> None:
@@ -104,8 +102,7 @@ def test_a_compacted_hour_is_taken_back_as_well(started: World) -> None:
 
     assert fill(started) == 10
     started.land()
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_a_shard_that_was_born_after_the_hour_or_idles_since_holds_nothing_up(started: World) -> None:
@@ -121,8 +118,7 @@ def test_a_shard_that_was_born_after_the_hour_or_idles_since_holds_nothing_up(st
     assert hours_in_table(started) == [0]
     assert fill(started) + fill(started, HOUR0 + 2) == 80
     started.land()
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_an_hour_that_some_shard_has_not_passed_is_refused(started: World, command: Command) -> None:
@@ -135,8 +131,7 @@ def test_an_hour_that_some_shard_has_not_passed_is_refused(started: World, comma
     started.land()
     with started.client as client:
         client.transport.split_shard(PROJECT, "access_logs", 0, "40000000000000000000000000000000")
-    started.put(10)
-    started.at(HOUR0_S + 5 * 3600)
+    started.put(10, until_s=HOUR0_S + 5 * 3600)
     child = command(*verb[:3], "2026-09-21-18:00", "--execute")
     assert child["code"] == EXIT_USAGE and "land once they are over" in child["error"]
     assert len(started.table_rows()) == 90
@@ -171,8 +166,7 @@ def test_an_undo_between_plan_and_publish_of_a_backfill_lets_it_land_what_it_has
     assert hours_in_table(started) == [0, 2]
     assert fill(started) == 10
     started.land()
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_a_rollback_brings_an_undone_hour_back_and_another_takes_it_away_again(started: World) -> None:
@@ -190,8 +184,7 @@ def test_a_rollback_brings_an_undone_hour_back_and_another_takes_it_away_again(s
     assert hours_in_table(started) == [0, 2]
     started.land()
     assert fill(started) == 10
-    started.assert_each_log_once()
-    started.assert_proved()
+    started.assert_sound()
 
 
 def test_files_that_left_are_orphans_only_once_no_snapshot_has_them(started: World) -> None:
@@ -213,9 +206,7 @@ def test_files_that_left_are_orphans_only_once_no_snapshot_has_them(started: Wor
 def test_an_hour_that_expired_in_the_service_is_withdrawn_by_its_rows(started: World) -> None:
     started.land()
     started.emulator.admin.advance(40 * 86400)
-    started.put(5)
-    started.emulator.admin.advance(120)
-    started.land()
+    started.land_more(5, pass_s=120)
     rows = len(started.table_rows())
 
     execute(started.lake, undo_of(started))
@@ -229,38 +220,23 @@ def test_an_hour_that_expired_in_the_service_is_withdrawn_by_its_rows(started: W
 
 
 @pytest.mark.spark
-def test_spark_reads_and_expires_a_table_after_an_undo_and_a_rollback(
-    world: World, shared_lake: Lake
-) -> None:
-    needs.spark_jars()
-    table = "bronze.undone"
-    mine = World(world.emulator, shared_lake, world.changed(table=table), world.engine, world.counter)
+def test_spark_reads_and_expires_a_table_after_an_undo_and_a_rollback(world: World, spark_lake: Lake) -> None:
+    mine = in_spark(world, spark_lake, "undone")
     for _ in range(3):
-        mine.put(10)
-        mine.emulator.admin.advance(3600)
-        mine.land()
+        mine.land_more(10, pass_s=3600)
     newest = snapshots(mine)[-1]
     hour = min(mine.reports[0].hours) if mine.reports[0].hours else HOUR0
 
-    def counted() -> int:
-        return int(mine.engine.session.sql(f"SELECT count(*) AS n FROM lake.{table}").collect()[0]["n"])
-
-    def expire() -> None:
-        mine.engine.session.sql(
-            f"CALL lake.system.expire_snapshots(table => '{table}', retain_last => 1, "
-            "older_than => TIMESTAMP '2100-01-01 00:00:00')"
-        ).collect()
-
-    rows = counted()
+    rows = counted(mine)
     planned = undo_of(mine, hour)
-    execute(shared_lake, planned)
-    assert counted() == rows - planned.view.rows
-    execute(shared_lake, plan_rollback(shared_lake, table, newest))
-    assert counted() == rows
-    expire()
-    assert counted() == rows
+    execute(spark_lake, planned)
+    assert counted(mine) == rows - planned.view.rows
+    execute(spark_lake, plan_rollback(spark_lake, mine.logstore.table, newest))
+    assert counted(mine) == rows
+    expire(mine)
+    assert counted(mine) == rows
     mine.assert_each_log_once()
-    execute(shared_lake, undo_of(mine, hour))
-    expire()
-    assert counted() == rows - planned.view.rows
+    execute(spark_lake, undo_of(mine, hour))
+    expire(mine)
+    assert counted(mine) == rows - planned.view.rows
     mine.assert_proved()

@@ -25,9 +25,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         world = new_world(emulator, make_lake(tmp_path / "lake"), InProcess(), shards=1)
         for hour in range(2):
             world.at(HOUR0_S + 3600 * hour + 60)
-            world.put(5)
-            world.at(HOUR0_S + 3600 * hour + 3660)
-            world.land()
+            world.land_more(5, until_s=HOUR0_S + 3600 * hour + 3660)
         yield world
 
 
@@ -49,7 +47,6 @@ def test_an_hour_with_a_strange_row_is_not_taken_back_while_one_is_missing_elsew
     assert world.identities() == before
     assert f"sls-lake table rollback {newest}" in named(refused.value.cures)
     execute(world.lake, plan_rollback(world.lake, world.logstore.table, newest or 0))
-    with world.client as client:
-        execute(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1)))
+    world.carried_out(plan_undo, range(HOUR0, HOUR0 + 1))
     assert world.identities().total() == 5
     world.assert_proved()

@@ -27,11 +27,8 @@ from tests.worlds.wrong_answers import tell
 @pytest.fixture
 def landed(world: World) -> World:
     """Two receive hours over two shards, landed and proven."""
-    world.put(40)
-    world.at(HOUR0_S + 3600 + 60)
-    world.put(40)
-    world.at(HOUR0_S + 3600 + 180)
-    assert world.land().rows == 80
+    world.put(40, until_s=HOUR0_S + 3600 + 60)
+    assert world.land_more(40, until_s=HOUR0_S + 3600 + 180).rows == 80
     assert world.proof().ok
     return world
 
@@ -140,9 +137,7 @@ def test_windows_of_kept_snapshots_are_counted_one_by_one_and_it_says_how_far(la
     assert brought == sum(s.windows for s in proof.shards) == 4
     assert proof.since_ms == landed.table.metadata.snapshots[0].timestamp_ms
 
-    landed.put(10)
-    landed.at(HOUR0_S + 3600 + 300)
-    landed.land()
+    landed.land_more(10, until_s=HOUR0_S + 3600 + 300)
     kept = landed.table.current_snapshot()
     assert kept is not None
     landed.table.maintenance.expire_snapshots().by_ids(
@@ -209,9 +204,7 @@ def test_a_page_that_stays_wrong_is_named_as_not_compared(landed: World) -> None
 
 
 def test_hours_with_rows_removed_by_decision_are_not_held_against_the_service(landed: World) -> None:
-    with landed.client as client:
-        planned = plan_forget_where(landed.lake, landed.logstore, client, "n = 3", reason="asked for")
-        execute(landed.lake, planned)
+    landed.carried_out(plan_forget_where, "n = 3", reason="asked for")
 
     proof = landed.proof(pull=True)
 
@@ -221,8 +214,7 @@ def test_hours_with_rows_removed_by_decision_are_not_held_against_the_service(la
     (left,) = [n for s in proof.shards for n in s.notes if "not counted one by one" in n]
     assert left.startswith(f"1 windows of hours with rows removed by decision ({hour_text(HOUR0)})")
 
-    with landed.client as client:
-        execute(landed.lake, plan_forget_where(landed.lake, landed.logstore, client, "n = 5 or n = 6"))
+    landed.carried_out(plan_forget_where, "n = 5 or n = 6")
     assert all(s.windows_left == 1 for s in landed.proof().shards), "in each shard a row of the hour is gone"
     named = landed.proof(pull=True, hours=range(HOUR0, HOUR0 + 1))
     assert not named.ok
@@ -237,9 +229,7 @@ def test_hours_of_which_nothing_can_be_compared_are_not_proven(landed: World) ->
         (said,) = proof.problems
         assert said.startswith(f"nothing of {hour_text(first)}..") and why in said
     landed.at(HOUR0_S + 5 * 3600)
-    landed.put(10)
-    landed.at(HOUR0_S + 6 * 3600 + 60)
-    landed.land()
+    landed.land_more(10, until_s=HOUR0_S + 6 * 3600 + 60)
     empty = landed.proof(pull=True, hours=range(HOUR0 + 3, HOUR0 + 4))
     assert empty.ok and "the service has no log" in empty.notes[0]
 

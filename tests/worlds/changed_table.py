@@ -12,8 +12,8 @@ from pipelines.landing.commit import authored, publish
 from pipelines.landing.ledger.codec import LEDGER_PREFIX, TAG
 from pipelines.landing.ledger.state import facts, read_state
 from pipelines.landing.ledger.values import Deed, Operation
+from sls_io.values.window import HOUR_S
 from tests.worlds.foreign_deletes import mark_deleted
-from tests.worlds.landed_hours import land_more
 from tests.worlds.one_logstore import HOUR0_S, World
 
 
@@ -81,7 +81,7 @@ def deleted_by_hand(world: World) -> None:
 
 def deleted_by_hand_and_landed_on(world: World) -> None:
     deleted_by_hand(world)
-    land_more(world)
+    world.land_more(20, pass_s=HOUR_S)
 
 
 def marked(world: World) -> None:
@@ -90,7 +90,7 @@ def marked(world: World) -> None:
 
 def marked_and_landed_on(world: World) -> None:
     marked(world)
-    land_more(world)
+    world.land_more(20, pass_s=HOUR_S)
 
 
 def manifest_gone(world: World) -> None:

@@ -44,13 +44,6 @@ def an_hour_later(rows: pa.Table) -> pa.Table:
     return rows.set_column(place, field, moved.cast(field.type))
 
 
-def land_more(world: World) -> None:
-    """A landing on top of what was done."""
-    world.put(20)
-    world.emulator.admin.advance(HOUR_S)
-    world.land()
-
-
 def take_all_hours(world: World) -> None:
     """Retention takes what has landed so far; what comes later stays."""
     name = world.logstore.service.logstore

@@ -8,11 +8,5 @@ from tests.worlds.one_logstore import World
 CONTRACT = Contract.from_columns({"n": "long"})
 
 
-def land(world: World, rows: int) -> None:
-    world.put(rows)
-    world.emulator.admin.advance(60)
-    world.land()
-
-
 def remove_newest_metadata(world: World) -> Path:
     return Path(world.table.metadata_location.removeprefix("file://"))

@@ -6,16 +6,17 @@ protobuf classes: no code of fetch, decode or landing takes part in it.
 
 import base64
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pytest
 from aliyun.log import log_logs_raw_pb2 as pb
 from pyiceberg.table import Table
 
 from fuzz.group_oracle import read_group
+from pipelines.landing.commit.decision import Decision, Finished, Tools
 from pipelines.landing.contents.spread import Spread
 from pipelines.landing.inspection.proof import Proof
 from pipelines.landing.inspection.verify import verify
@@ -40,6 +41,8 @@ HOUR0_S = 1_790_000_000 // 3600 * 3600
 HOUR0 = HOUR0_S // 3600
 
 Identity = tuple[int, int, int]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def make_lake(folder: Path, **properties: str) -> Lake:
@@ -119,8 +122,24 @@ class World:
         now = int(self.emulator.admin.now()) // 3600
         return range(now - 2, now + 1)
 
-    def put(self, rows: int, *, key: str | None = None, logs_a_group: int = 5, value: str = "200") -> None:
-        """Put `rows` numbered logs, spread over the key space unless `key` names a place in it."""
+    def pass_by(self, seconds: float = 31.0) -> None:
+        """Time passes for the service: at the least, every claim that is not renewed is over."""
+        self.emulator.admin.advance(seconds)
+
+    def put(
+        self,
+        rows: int,
+        *,
+        key: str | None = None,
+        logs_a_group: int = 5,
+        value: str = "200",
+        pass_s: float = 0.0,
+        until_s: float | None = None,
+    ) -> None:
+        """Put `rows` numbered logs, spread over the key space unless `key` names a place in it.
+
+        After that the service's clock goes on by `pass_s`, or is set to `until_s`.
+        """
         with self.client as client:
             for begin in range(0, rows, logs_a_group):
                 numbers = range(self.counter + begin, self.counter + min(begin + logs_a_group, rows))
@@ -132,6 +151,10 @@ class World:
                 )
                 client.put_raw(group(logs), key=at)
         self.counter += rows
+        if until_s is not None:
+            self.at(until_s)
+        elif pass_s:
+            self.pass_by(pass_s)
 
     def run(self, **options: Any) -> Run:
         """A run on this world; options go to `Run`."""
@@ -146,32 +169,23 @@ class World:
         """So many receive hours of 20 rows, a landing each, all of them passed by every shard; with `more`
         logs to come, an hour that is not landed, too."""
         for _ in range(count):
-            self.put(20)
-            self.emulator.admin.advance(HOUR_S)
-            self.land()
+            self.land_more(20, pass_s=HOUR_S)
         if more:
-            self.put(more)
-            self.emulator.admin.advance(HOUR_S)
+            self.put(more, pass_s=HOUR_S)
         return self
 
     def landed_at(self, *minutes: int, more: int) -> "World":
         """Ten rows landed at each of these minutes after HOUR0_S, and `more` logs to come."""
         for minute in minutes:
             self.at(HOUR0_S + 60 * (minute - 1))
-            self.put(10)
-            self.at(HOUR0_S + 60 * minute)
-            self.land()
-        self.put(more)
-        self.at(HOUR0_S + 60 * (minutes[-1] + 6))
+            self.land_more(10, until_s=HOUR0_S + 60 * minute)
+        self.put(more, until_s=HOUR0_S + 60 * (minutes[-1] + 6))
         return self
 
     def begun(self, landed: int, waiting: int) -> "World":
         """This world after a first landing of so many logs, with so many more to come in the same hour."""
-        self.put(landed)
-        self.emulator.admin.advance(60)
-        self.land()
-        self.put(waiting)
-        self.emulator.admin.advance(60)
+        self.land_more(landed)
+        self.put(waiting, pass_s=60)
         return self
 
     def land(self, **options: Any) -> LandingReport:
@@ -184,6 +198,29 @@ class World:
         self.reports.append(report)
         return report
 
+    def land_more(self, rows: int, *, pass_s: float = 60.0, **put: Any) -> LandingReport:
+        """Put so many logs, let them become old enough, and land."""
+        self.put(rows, pass_s=pass_s, **put)
+        return self.land()
+
+    def asked(
+        self, plan: Callable[Concatenate[Lake, Logstore, SlsClient, P], T], *what: P.args, **how: P.kwargs
+    ) -> T:
+        """What `plan` makes of this table and logstore; it has a client of its own."""
+        with self.client as client:
+            return plan(self.lake, self.logstore, client, *what, **how)
+
+    def carried_out(
+        self,
+        plan: Callable[Concatenate[Lake, Logstore, SlsClient, P], Decision[Any]],
+        *what: P.args,
+        **how: P.kwargs,
+    ) -> Finished:
+        """Plan what a person decides, and do it."""
+        with self.client as client:
+            planned = plan(self.lake, self.logstore, client, *what, **how)
+            return planned.carry_out(self.lake, Tools(engine=self.engine))
+
     def with_holder(self, holder: str) -> Logstore:
         """The logstore's settings under another name in the group."""
         group = self.logstore.group.model_copy(update={"holder": holder})
@@ -192,6 +229,10 @@ class World:
     def changed(self, **changes: Any) -> Logstore:
         """The logstore's settings with some replaced, checked like any others."""
         return Logstore.model_validate({**self.logstore.model_dump(), **changes})
+
+    def fault(self, do: str, **wanted: Any) -> int:
+        """Ask the emulator for a fault that meets this logstore only; its id."""
+        return self.emulator.admin.fault(do, logstore=self.logstore.service.logstore, **wanted)
 
     def watch_pulls(self) -> "Pulls":
         """From here on, every page that anybody asks for is written down."""
@@ -298,6 +339,27 @@ class World:
                 assert content(row) == {k: v.decode() for k, v in pairs.items()}
             elif not guarded:
                 assert row["__raw__"] == raws[identity], f"the kept bytes of {identity} are not the log's"
+
+    def assert_sound(self) -> None:
+        """The table holds each log once, and its own proof says the same."""
+        self.assert_each_log_once()
+        self.assert_proved()
+
+    def assert_whole(self) -> None:
+        """Nothing lost, nothing twice, and every checkpoint at its shard's frontier."""
+        self.assert_sound()
+        assert self.checkpoints() == {shard: entry.frontier for shard, entry in self.ledger.shards.items()}
+
+    def assert_next_lands(self, rows: int) -> None:
+        """The next run, of the same name in the group, lands exactly what is missing, and all is whole."""
+        assert self.land().rows == rows
+        self.assert_whole()
+
+    def land_a_gap(self) -> LandingReport:
+        """What is gone is younger than retention: a run suspects it, one a group timeout later names it."""
+        assert self.land().suspects
+        self.pass_by()
+        return self.land()
 
 
 @dataclass

@@ -9,8 +9,7 @@ from click import Context
 
 from pipelines.cli.backfill import backfill
 from pipelines.cli.main import EXIT_FAILED
-from pipelines.landing.commit.planned import Tools
-from pipelines.landing.operations.replace import execute_replace, plan_replace
+from pipelines.landing.operations.replace import plan_replace
 from pipelines.landing.table.commands import line
 from sls_io.values.cures import Cure
 from tests.worlds.command_line import Command
@@ -53,9 +52,7 @@ def run_as_printed(world: World, command: Command, words: list[str]) -> None:
             asked = backfill.make_context("backfill", [*words[1:]], parent=parent).params
         assert (asked["mode"], asked["local"]) == ("replace", True)
         hours = range(asked["first"], (asked["last"] or asked["first"]) + 1)
-        with world.client as client:
-            planned = plan_replace(world.lake, world.logstore, client, hours)
-            execute_replace(world.lake, planned, Tools(engine=world.engine))
+        world.carried_out(plan_replace, hours)
         return
     more = [] if words[0] == "verify" or "--execute" in words else ["--execute"]
     said = command(*words, *more)

@@ -11,8 +11,7 @@ WHERE = "n >= 8 and n < 12"
 
 def removal(world: World, where: str = WHERE) -> Planned[Forget]:
     """The removal of what a filter takes."""
-    with world.client as client:
-        return plan_forget_where(world.lake, world.logstore, client, where)
+    return world.asked(plan_forget_where, where)
 
 
 def carry_out(world: World, planned: Planned[Forget]) -> int:

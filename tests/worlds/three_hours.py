@@ -23,8 +23,7 @@ def started(world: World) -> World:
 
 def undo_of(world: World, first: int = HOUR0 + 1, last: int | None = None) -> PlannedUndo:
     """An undo of the middle hour, or of others."""
-    with world.client as client:
-        return plan_undo(world.lake, world.logstore, client, range(first, (last or first) + 1))
+    return world.asked(plan_undo, range(first, (last or first) + 1))
 
 
 def fill(world: World, hour: int = HOUR0 + 1) -> int:

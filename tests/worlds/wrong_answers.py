@@ -11,7 +11,7 @@ LOW = "0" * 32
 def tell(world: World, do: str, **wanted: object) -> int:
     """From here on answers are wrong until `forget`."""
     wanted = {"times": None, **wanted}
-    return world.emulator.admin.fault(do, logstore=world.logstore.service.logstore, **wanted)
+    return world.fault(do, **wanted)
 
 
 def all_right(world: World) -> None:

@@ -59,8 +59,7 @@ def test_a_catalog_on_mariadb_has_the_address_that_leases_have_there(
     with start(tmp_path / "emulator", now=HOUR0_S + 60.0) as emulator:
         world = new_world(emulator, lake, InProcess()).begun(10, 40)
         assert [world.land().rows, world.land().rows] == [40, 0]
-        world.assert_each_log_once()
-        world.assert_proved()
+        world.assert_sound()
 
 
 def test_windows_land_with_their_checkpoint_and_a_second_run_commits_nothing(
@@ -91,8 +90,7 @@ def test_whatever_becomes_of_the_answer_to_a_commit_each_log_lands_once(
         arrived = word in ("lost", "502", "silent")
         assert (report.rows, report.conflicts, report.replans) == (40, 0 if arrived else 1, 0), word
         pulls.assert_none_twice()
-        world.put(40)
-        world.emulator.admin.advance(60)
+        world.put(40, pass_s=60)
     assert place.gate is None or place.gate.acted == list(place.words)
     world.land()
     assert world.data_files() == set(world.published()), "no file was written twice"
@@ -114,9 +112,7 @@ def test_a_request_that_arrives_after_all_and_one_that_arrives_twice_are_refused
 
     place.lose("doubled")
     for _ in range(2):
-        world.put(20)
-        world.emulator.admin.advance(60)
-        report = world.land()
+        report = world.land_more(20)
         assert (report.rows, report.conflicts) == (20, 0)
     assert place.gate.deliver() == [409]
     assert world.table.metadata.current_snapshot_id == report.snapshot_id
@@ -161,9 +157,7 @@ def test_a_backfill_lands_the_hours_that_a_live_run_began_after(world: World, se
     world.logstore = world.changed(table="bronze.late_logs", reset="latest", group={"name": "late"})
     world.at(HOUR0_S + 3600 + 60)
     world.land()
-    world.put(20)
-    world.at(HOUR0_S + 3600 + 120)
-    assert world.land().rows == 20
+    assert world.land_more(20, until_s=HOUR0_S + 3600 + 120).rows == 20
 
     fill = world.land(mode="fill", hours=(HOUR0, HOUR0 + 1))
 
@@ -189,8 +183,7 @@ def test_an_hour_is_undone_and_landed_again(world: World, servers: Servers) -> N
     world.land()
     world.at(HOUR0_S + 3600 + 60)
     world.land()
-    with world.client as client:
-        execute(world.lake, plan_undo(world.lake, world.logstore, client, range(HOUR0, HOUR0 + 1)))
+    world.carried_out(plan_undo, range(HOUR0, HOUR0 + 1))
     assert world.table_rows() == []
     world.assert_proved()
 
@@ -200,9 +193,7 @@ def test_an_hour_is_undone_and_landed_again(world: World, servers: Servers) -> N
 
 def test_single_rows_are_removed_for_good(world: World, servers: Servers) -> None:
     world.land()
-    with world.client as client:
-        planned = plan_forget_where(world.lake, world.logstore, client, "n < 20")
-        execute(world.lake, planned)
+    world.carried_out(plan_forget_where, "n < 20")
 
     assert counted(world, servers.s3) == (30, 30)
     assert world.land().rows == 0
@@ -216,8 +207,7 @@ def test_a_table_without_its_tag_is_adopted_with_the_ledger_that_its_rows_prove(
     with pytest.raises(LedgerBroken):
         world.land()
 
-    with world.client as client:
-        execute(world.lake, plan_adopt(world.lake, world.logstore, client))
+    world.carried_out(plan_adopt)
 
     assert world.land().rows == 40
     proved(world, servers)
@@ -240,11 +230,8 @@ def test_maintenance_beside_a_landing_deletes_what_is_old_and_nothing_else(
 ) -> None:
     """Everything stored looks three days old, and one file is left behind; a landing is in between."""
     world.land()
-    world.put(20)
-    world.at(HOUR0_S + 3600 + 60)
-    world.land()
-    world.put(20)
-    world.at(HOUR0_S + 3600 + 120)
+    world.land_more(20, until_s=HOUR0_S + 3600 + 60)
+    world.put(20, until_s=HOUR0_S + 3600 + 120)
     storage = world.storage
     assert storage is not None
     left = world.published()[0].rpartition("/")[0] + "/left-behind.parquet"
@@ -279,8 +266,7 @@ def test_machines_whose_clocks_are_ahead_and_behind_land_into_one_table(
     for off_s in (600.0, 0.0, -120.0):
         report = world.land(clock=Stepped(off_s))
         assert (report.rows, report.conflicts) == (40, 0)
-        world.put(40)
-        world.emulator.admin.advance(60)
+        world.put(40, pass_s=60)
 
     assert world.land().rows == 40
     assert_snapshots_in_order(world)
@@ -316,14 +302,12 @@ def test_a_table_that_the_catalog_lost_is_refused_registered_again_and_lands_on(
     world.land()
     newest = world.table.metadata_location
     world.lake.catalog().drop_table(world.logstore.table)
-    world.put(5)
-    world.at(HOUR0_S + 360)
+    world.put(5, until_s=HOUR0_S + 360)
 
     with pytest.raises(LedgerBroken, match="but there was one") as refused:
         world.land()
     assert REGISTER.words in [cure.words for cure in refused.value.cures if isinstance(cure, Call)]
-    with world.client as client:
-        planned = register.plan_register(world.lake, world.logstore, client)
+    planned = world.asked(register.plan_register)
     assert planned.view.trouble == () and planned.view.metadata.endswith(newest.rpartition("/")[2])
     register.register(world.lake, planned)
 
@@ -337,9 +321,7 @@ def test_a_catalog_that_was_put_back_is_refused_until_the_newest_metadata_is_reg
 ) -> None:
     old = world.table.metadata_location
     world.land()
-    world.put(5)
-    world.at(HOUR0_S + 360)
-    world.land()
+    world.land_more(5, until_s=HOUR0_S + 360)
     newest, catalog = world.table.metadata_location, world.lake.catalog()
     catalog.drop_table(world.logstore.table)
     catalog.register_table(world.logstore.table, old)
@@ -367,8 +349,7 @@ def test_a_table_that_is_given_up_begins_anew_in_a_folder_of_its_own(world: Worl
     world.lake.catalog().drop_table(world.logstore.table)
     before = world.files()
 
-    with world.client as client:
-        planned = start_over.plan_start_over(world.lake, world.logstore, client)
+    planned = world.asked(start_over.plan_start_over)
     made = start_over.start_over(world.lake, planned)
 
     assert made.location() == planned.location and made.location().startswith(f"{old}-")

@@ -73,9 +73,7 @@ def test_spark_lands_reads_and_compacts_and_landings_go_on(
     ).collect()[0]
 
     assert rewritten["rewritten_data_files_count"] > 0
-    world.put(20)
-    world.emulator.admin.advance(60)
-    assert world.land().rows == 20
+    assert world.land_more(20).rows == 20
     assert tuple(session.sql(count).collect()[0]) == (70, 70)
     proved(world, servers)
 

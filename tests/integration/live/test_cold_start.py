@@ -228,8 +228,7 @@ def test_nothing_is_started_when_nothing_is_new_and_else_beside_the_survey(alone
     alone.land()
     assert not alone.engine.begun
 
-    alone.put(20)
-    alone.at(HOUR0_S + 120)
+    alone.put(20, until_s=HOUR0_S + 120)
     with alone.run(on_event=hear) as run:
         assert run.land().rows == 20
     assert not heard["survey"]
@@ -240,25 +239,19 @@ def test_nothing_is_started_when_nothing_is_new_and_else_beside_the_survey(alone
 def test_a_landing_has_no_iceberg_jar_sql_after_it_has_and_a_spark_that_ended_is_started_anew(
     alone: World,
 ) -> None:
-    alone.put(20)
-    alone.at(HOUR0_S + 120)
-    alone.land()
+    alone.land_more(20, until_s=HOUR0_S + 120)
     assert not alone.engine.context.getConf().get("spark.jars", "")
 
     alone.engine.context.stop()  # as somebody's notebook does
 
-    alone.put(20)
-    alone.at(HOUR0_S + 240)
-    alone.land()
+    alone.land_more(20, until_s=HOUR0_S + 240)
     alone.assert_each_log_once()
 
     question = f"SELECT count(*) AS n FROM lake.{alone.logstore.table}"
     assert alone.engine.session.sql(question).collect()[0]["n"] == 40
     assert "iceberg" in str(alone.engine.context.getConf().get("spark.jars", ""))
 
-    alone.put(10)
-    alone.at(HOUR0_S + 360)
-    assert alone.land().rows == 10
+    assert alone.land_more(10, until_s=HOUR0_S + 360).rows == 10
     assert alone.engine.session.sql(question).collect()[0]["n"] == 50
 
     alone.engine.context.stop()
@@ -296,8 +289,7 @@ def test_workers_whose_python_cannot_run_our_tasks_are_refused_in_one_sentence(
     else:
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
         python, said = str(tmp_path / "bare" / "bin" / "python"), "cannot import"
-    world.put(20)
-    world.at(HOUR0_S + 120)
+    world.put(20, until_s=HOUR0_S + 120)
     done = land_elsewhere(world.logstore, world.lake, tmp_path / "home", {"PYSPARK_PYTHON": python})
     sentence = done.stderr.splitlines()[-1]
     assert done.returncode == 2 and sentence.startswith("ConfigError: the workers of Spark"), sentence
@@ -313,7 +305,5 @@ def test_an_engine_that_finds_a_spark_leaves_it_to_who_started_it(alone: World) 
 
     found.stop()
 
-    alone.put(20)
-    alone.at(HOUR0_S + 120)
-    alone.land()
+    alone.land_more(20, until_s=HOUR0_S + 120)
     alone.assert_each_log_once()

@@ -108,8 +108,7 @@ def test_hours_are_replaced_by_the_command_line_in_runs_that_a_live_one_overtake
     with running([*verb, "--from", keys[0], "--to", keys[-1]], variables) as backfill:
         for each in faults:
             site.stands(name, each)
-        world.put(10)
-        world.emulator.admin.advance(120)
+        world.put(10, pass_s=120)
         run = site.live(name)
         site.server.begun(run)
         status = [each["status"] for each in site.server.runs({MODE_TAG: "replace"})]
@@ -149,8 +148,7 @@ def test_the_dbt_view_and_its_identity_test_follow_bronze(site: Site) -> None:
 
 def test_a_failing_check_moves_the_checkpoint_neither_in_this_run_nor_in_the_next(site: Site) -> None:
     world = site.worlds["broken_logs"]
-    world.put(20)
-    world.emulator.admin.advance(120)
+    world.put(20, pass_s=120)
     first = site.live("broken_logs")
     assert site.server.ended(first) == "SUCCESS", site.server.failures(first)
     before = site.checkpoints("broken_logs")
@@ -158,8 +156,7 @@ def test_a_failing_check_moves_the_checkpoint_neither_in_this_run_nor_in_the_nex
     assert table is not None
     landed = str(table.inspect.files()["file_path"][0].as_py())
     os.unlink(landed.removeprefix("file://"))
-    world.put(20)
-    world.emulator.admin.advance(120)
+    world.put(20, pass_s=120)
     for _ in range(2):
         run = site.live("broken_logs")
         assert site.server.ended(run) == "FAILURE"
@@ -182,8 +179,7 @@ def test_a_backfill_that_fails_says_on_the_command_line_what_its_run_says_on_the
         "--json",
     ]
     if world.lake.load("bronze.broken_logs") is None:  # this test alone
-        world.put(20)
-        world.emulator.admin.advance(120)
+        world.put(20, pass_s=120)
         assert site.server.ended(site.live("broken_logs")) == "SUCCESS"
     now_s = int(world.emulator.admin.now())
     world.emulator.admin.retain(PROJECT, "broken_logs", before_s=now_s)

@@ -21,8 +21,7 @@ def test_of_a_month_of_runs_a_night_leaves_two_weeks_and_what_told_an_hour_last(
     """Of each twelve hours one run, of the first twelve four an hour; every tenth of those failed."""
     instance, now_s, hour = page.instance, SYSTEM_CLOCK.now(), int(page.world.emulator.admin.now()) // HOUR_S
     (well,) = (run.run_id for run in instance.get_runs())
-    page.world.put(10)
-    page.world.emulator.admin.advance(60)
+    page.world.put(10, pass_s=60)
     fault = page.world.emulator.admin.fault("error", call="heartbeat", status=500, code="E", times=None)
     failed = page.land().run_id
     page.world.emulator.admin.remove(int(fault))

@@ -70,8 +70,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         with world.client as client:
             client.transport.create_project(PROJECT, "")
             client.transport.create_logstore(PROJECT, NAME, ttl=60, shard_count=2)
-        world.put(10)
-        world.at(SYSTEM_CLOCK.now())
+        world.put(10, until_s=SYSTEM_CLOCK.now())
         path = tmp_path / "definitions_of_this_test.py"
         path.write_text(_MODULE.format(settings=logstore.model_dump_json()))
         variables = environment(tmp_path, lake)
@@ -103,8 +102,7 @@ def test_a_live_run_comes_before_all_that_waits_of_two_weeks(site: Site, tmp_pat
             (hour_text(hour), hour_text(hour + HOURS_PER_RUN_MAX - 1))
             for hour in range(FIRST, FIRST + HOURS, HOURS_PER_RUN_MAX)
         ]
-        world.put(10)
-        world.emulator.admin.advance(120)
+        world.put(10, pass_s=120)
         live = site.live()
         assert server.ended(live) == "SUCCESS", server.failures(live)
         assert site.queue(backfill["id"]) == waiting, "it was launched last of all"

@@ -68,9 +68,7 @@ def landed(world: World, shared_lake: Lake) -> Iterator[World]:
     """Three receive hours with rows in both shards, in the table that dbt's source names."""
     mine = World(world.emulator, shared_lake, world.changed(table=TABLE, columns=COLUMNS), world.engine)
     for _ in range(3):
-        mine.put(20)
-        mine.emulator.admin.advance(3600)
-        mine.land()
+        mine.land_more(20, pass_s=3600)
     yield mine
     catalog = shared_lake.catalog()
     # Not asked of the lake: what a purge leaves of dbt's tables looks like one that was lost.
@@ -144,13 +142,9 @@ def test_a_file_that_left_by_hand_fails_for_its_shard_and_adopted_rows_are_told_
     assert nobodys.startswith(
         f"the table holds {len(landed.table_rows())} rows of logstores that have no led"
     )
-    with landed.client as client:
-        planned = plan_adopt(landed.lake, landed.logstore, client, at="latest", without_missing=True)
-        execute(landed.lake, planned)
+    landed.carried_out(plan_adopt, at="latest", without_missing=True)
     assert dbt.problems() == [], "what is there was adopted"
-    landed.put(10)
-    landed.emulator.admin.advance(120)
-    assert landed.land().rows == 10
+    assert landed.land_more(10, pass_s=120).rows == 10
     assert dbt.problems() == []
     landed.table.delete(EqualTo(term="__shard__", value=0))
     (problem,) = dbt.problems()

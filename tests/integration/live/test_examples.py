@@ -51,8 +51,7 @@ def time(time_s: int) -> str:
 
 
 def test_shards_and_lag_names_the_shard_that_is_most_behind_first(world: World, tmp_path: Path) -> None:
-    world.put(2, key="8" + "0" * 31)
-    world.at(HOUR0_S + 3600 + 60)
+    world.put(2, key="8" + "0" * 31, until_s=HOUR0_S + 3600 + 60)
     world.put(2, key="0" * 32)
     world.emulator.admin.set_clock(HOUR0_S + 2 * 3600 + 60)
     with world.client as client:
@@ -66,8 +65,7 @@ def test_shards_and_lag_names_the_shard_that_is_most_behind_first(world: World, 
 
 
 def test_peek_shows_the_first_logs_and_what_their_keys_hold(world: World, tmp_path: Path) -> None:
-    world.put(12, key="0" * 32, value="404")
-    world.at(HOUR0_S + 3600 + 60)
+    world.put(12, key="0" * 32, value="404", until_s=HOUR0_S + 3600 + 60)
     world.put(3, key="0" * 32)
     heads, *lines = said(world, tmp_path, "peek.py", PROJECT, NAME, "0")
     assert heads.split() == ["__time__", "n", "status", "path"]
@@ -78,10 +76,8 @@ def test_peek_shows_the_first_logs_and_what_their_keys_hold(world: World, tmp_pa
 
 
 def test_to_parquet_makes_a_file_of_exactly_the_window(world: World, tmp_path: Path) -> None:
-    world.put(30)
-    world.at(HOUR0_S + 3600)
-    world.put(20)
-    world.at(HOUR0_S + 2 * 3600)
+    world.put(30, until_s=HOUR0_S + 3600)
+    world.put(20, until_s=HOUR0_S + 2 * 3600)
     world.put(10)
     window = time(HOUR0_S + 3600), time(HOUR0_S + 2 * 3600)
     assert said(world, tmp_path, "to_parquet.py", PROJECT, NAME, *window, "hour.parquet") == [
@@ -142,11 +138,8 @@ def test_hold_and_process_does_again_what_was_done_without_a_checkpoint(world: W
 def test_ledger_frame_shows_what_a_landing_brought(world: World, tmp_path: Path) -> None:
     world.begun(landed=20, waiting=0)
     world.at(HOUR0_S + 3600 + 60)
-    world.put(15)
-    world.at(HOUR0_S + 3600 + 120)
-    world.land()
-    world.put(1, key="0" * 32)
-    world.at(HOUR0_S + 2 * 3600 + 60)
+    world.land_more(15, until_s=HOUR0_S + 3600 + 120)
+    world.put(1, key="0" * 32, until_s=HOUR0_S + 2 * 3600 + 60)
     defs = tmp_path / "defs.yaml"
     defs.write_text(settings(world))
     lines = said(world, tmp_path, "ledger_frame.py", str(defs))
@@ -163,8 +156,7 @@ def test_ledger_frame_shows_what_a_landing_brought(world: World, tmp_path: Path)
 @pytest.mark.spark
 def test_spark_reader_asks_in_sql(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needs.java()
-    world.put(9)
-    world.at(HOUR0_S + 3600)
+    world.put(9, until_s=HOUR0_S + 3600)
     world.put(7, value="500")
     world.put(2)
     day = f"newest {time(HOUR0_S)[:10]}"

@@ -46,8 +46,7 @@ def bucket(place: Place) -> TableBucket:
 
 def more(world: World) -> None:
     """Logs for another landing."""
-    world.put(20)
-    world.emulator.admin.advance(60)
+    world.put(20, pass_s=60)
 
 
 def test_a_table_that_the_catalog_expires_and_compacts_is_refused_until_a_person_turns_it_off(
@@ -122,8 +121,7 @@ def test_where_nobody_can_prove_that_main_was_not_rolled_back_adopt_keeps_the_le
     bucket.turn_off(world.logstore.table)
     with pytest.raises(LedgerBroken, match="were expired, so nobody can prove"):
         world.land()
-    with world.client as client:
-        execute(world.lake, plan_adopt(world.lake, world.logstore, client))
+    world.carried_out(plan_adopt)
     assert world.ledger == ledger
     more(world)
     assert world.land().rows == 20
@@ -134,15 +132,13 @@ def test_what_was_removed_for_good_stays_so_when_the_landing_that_remembers_it_i
     world: World, bucket: TableBucket
 ) -> None:
     world.land()
-    with world.client as client:
-        execute(world.lake, plan_forget_where(world.lake, world.logstore, client, "n < 20"))
+    world.carried_out(plan_forget_where, "n < 20")
     removed = facts(world.table).forgotten
     bucket.off.clear()
     bucket.maintain(world.logstore.table, hours_later=DAYS_LATER_H, spares_tags=False, compactions=2)
     bucket.turn_off(world.logstore.table)
     assert not facts(world.table).forgotten.shards
-    with world.client as client:
-        execute(world.lake, plan_adopt(world.lake, world.logstore, client))
+    world.carried_out(plan_adopt)
     assert facts(world.table).forgotten == removed != Forgotten()
     world.assert_proved()
 

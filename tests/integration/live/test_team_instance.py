@@ -43,8 +43,7 @@ def test_a_landing_and_its_hours_are_kept_in_the_database(page: Page, team: dg.D
     assert isinstance(team.run_storage, PostgresRunStorage)
     assert isinstance(team.event_log_storage, PostgresEventLogStorage)
     assert isinstance(team.schedule_storage, PostgresScheduleStorage)
-    page.world.put(10)
-    page.world.emulator.admin.advance(3600)
+    page.world.put(10, pass_s=3600)
     result = Page(page.world, team).land()
     assert result.success
     (run,) = team.get_runs()
