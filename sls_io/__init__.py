@@ -142,7 +142,7 @@ _LATER = {
     "ShardStatus": "sls_io.reader.logstore",
     "Extent": "sls_io.reader.rows",
     "Rows": "sls_io.reader.rows",
-    "Declared": "sls_io.decoding.decode",
+    "Declared": "sls_io.decoding.pairs",
     "Held": "sls_io.reader.held",
     "Processor": "sls_io.reader.consumer",
     "Broadcast": "sls_io.reader.broadcast",

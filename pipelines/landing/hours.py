@@ -14,8 +14,9 @@ from sls_io.values.window import HOUR_S, IntervalSet
 HOURS_MAX = 24 * 366
 _HOURS_END = int(datetime(9999, 12, 31, 23, tzinfo=UTC).timestamp()) // HOUR_S
 """The calendar's last hour has no end that anybody could write."""
-_FORM = "%Y-%m-%d-%H:%M"
-_FORMS = (_FORM, "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H", "%Y-%m-%d %H:%M", "%Y-%m-%d-%H")
+HOUR_FORM = "%Y-%m-%d-%H:%M"
+"""Also of the keys of partitions: Dagster's own, to the minute."""
+_FORMS = (HOUR_FORM, "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H", "%Y-%m-%d %H:%M", "%Y-%m-%d-%H")
 
 
 def hour_of(text: str) -> int:
@@ -40,7 +41,7 @@ def hour_of(text: str) -> int:
 def minute_of(text: str) -> int:
     """Unix seconds of `2026-11-20-07:20`, UTC. Raises ConfigError for anything else."""
     try:
-        return int(datetime.strptime(text, _FORM).replace(tzinfo=UTC).timestamp())
+        return int(datetime.strptime(text, HOUR_FORM).replace(tzinfo=UTC).timestamp())
     except ValueError:
         wrong = printable(text, 60)
         raise ConfigError(f"{wrong!r} is no minute; write it like 2026-11-20-07:20 (UTC)") from None
@@ -83,7 +84,7 @@ def check_begun(hours: range, now_s: float, mode: str) -> None:
 
 def moment_text(time_s: int) -> str:
     """Unix seconds as `2026-11-20-07:00`, UTC."""
-    return datetime.fromtimestamp(time_s, UTC).strftime(_FORM)
+    return datetime.fromtimestamp(time_s, UTC).strftime(HOUR_FORM)
 
 
 def spans(hours: Collection[int]) -> list[str]:

@@ -18,7 +18,7 @@ from sls_io.values.errors import ConfigError, LandingUnknown, TransportError
 from tests.faults.forked_run import disk
 from tests.worlds.catalog_outage import Outage
 from tests.worlds.command_line import Command
-from tests.worlds.lost_metadata import remove_newest_metadata
+from tests.worlds.lost_metadata import newest_metadata
 from tests.worlds.one_logstore import World, make_lake
 from tests.worlds.printed_cures import ways
 
@@ -116,7 +116,7 @@ def test_a_catalog_that_is_away_is_no_wrong_call_of_any_verb(world: World, comma
 
 def test_metadata_that_is_gone_says_nothing_of_a_commit_whose_answer_was_lost(world: World) -> None:
     name, uuid = world.logstore.table, str(world.table.metadata.table_uuid)
-    newest = remove_newest_metadata(world)
+    newest = newest_metadata(world)
     newest.rename(newest.with_suffix(".aside"))
     with pytest.raises(LandingUnknown, match="the next run reads the table and knows"):
         loaded_again(world.lake, name, uuid, clock=SYSTEM_CLOCK, seconds_max=0.3)

@@ -33,7 +33,7 @@ from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.cures import Call
 from sls_io.values.errors import LandingConflict, LedgerBroken
 from tests.worlds.command_line import Command
-from tests.worlds.lost_metadata import CONTRACT, remove_newest_metadata
+from tests.worlds.lost_metadata import CONTRACT, newest_metadata
 from tests.worlds.one_logstore import HOUR0_S, PROJECT, World, logstore_settings, make_lake
 from tests.worlds.printed_cures import first_call, ways
 
@@ -91,19 +91,19 @@ def remove_warehouse(world: World) -> Path:
     return Path(world.lake.properties["warehouse"].removeprefix("file://"))
 
 
-def remove_table_folder(world: World) -> Path:
+def table_folder(world: World) -> Path:
     return folder_of(world)
 
 
-def remove_metadata_folder(world: World) -> Path:
+def metadata_folder(world: World) -> Path:
     return folder_of(world) / "metadata"
 
 
 GONE: dict[Callable[[World], Path], str] = {
     remove_warehouse: "the whole warehouse",
-    remove_table_folder: "the table's folder",
-    remove_metadata_folder: "its metadata folder",
-    remove_newest_metadata: "is gone",
+    table_folder: "the table's folder",
+    metadata_folder: "its metadata folder",
+    newest_metadata: "is gone",
 }
 """What is removed under a catalog whose row stays -> what is said of it."""
 
@@ -306,7 +306,7 @@ def test_what_is_gone_under_a_row_that_stays_is_told_by_every_verb_and_given_up_
 ) -> None:
     says = GONE[lose]
     lost, kept, name = lose(landed), tmp_path / "aside", Path(landed.table.metadata_location).name
-    registrable = lose is remove_newest_metadata
+    registrable = lose is newest_metadata
     shutil.move(lost, kept)
     hour = "2026-09-21-13:00"
     for asked in (
@@ -354,7 +354,7 @@ def test_what_is_gone_under_a_row_that_stays_is_told_by_every_verb_and_given_up_
 def test_the_state_before_metadata_that_is_gone_is_registered_as_the_refusal_prints_it(
     landed: World, command: Command
 ) -> None:
-    remove_newest_metadata(landed).unlink()
+    newest_metadata(landed).unlink()
     refused = command("table", "register", "--execute")
     assert command(*verb_of(refused))["rows"] == 30
     landed.land_more(5)
@@ -384,7 +384,7 @@ def test_giving_up_is_refused_when_the_files_are_there_again_by_then(landed: Wor
 
 
 def test_metadata_that_only_a_later_release_reads_is_not_given_up(landed: World, command: Command) -> None:
-    path = remove_newest_metadata(landed)
+    path = newest_metadata(landed)
     path.write_text(path.read_text().replace('"format-version":2', '"format-version":9'))
     said = command("table", "start-over", "--execute")
     assert said["code"] == EXIT_FAILED and "is whole" in said["error"]

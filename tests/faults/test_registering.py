@@ -13,7 +13,7 @@ from pipelines.landing.recovery.register import plan_register, register
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import ConfigError
 from tests.worlds.command_line import Command
-from tests.worlds.lost_metadata import CONTRACT, remove_newest_metadata
+from tests.worlds.lost_metadata import CONTRACT, newest_metadata
 from tests.worlds.one_logstore import World
 
 
@@ -90,7 +90,7 @@ def test_the_cure_that_verify_prints_for_metadata_shows_the_call_that_works(
 ) -> None:
     calm.land_more(30)
     calm.land_more(20)
-    lose(remove_newest_metadata(calm))
+    lose(newest_metadata(calm))
     said = command("verify", json=False)
     cure = re.search(
         r"(sls-lake table register(?: -\S+)*)(?: -l \S+)? +# shows what can be put back", said["text"]

@@ -10,7 +10,7 @@ import pytest
 from sls_io.values.cures import Do
 from sls_io.values.errors import LedgerBroken
 from tests.worlds.command_line import Command
-from tests.worlds.lost_metadata import remove_newest_metadata
+from tests.worlds.lost_metadata import newest_metadata
 from tests.worlds.one_logstore import World
 from tests.worlds.three_hours import NEXT, hours_in_table, started
 
@@ -82,7 +82,7 @@ def test_what_only_the_metadata_said_that_is_gone_nobody_can_tell(
     started: World, command: Command, tmp_path: Path
 ) -> None:
     assert command("table", "forget", "--before", NEXT, "--execute")["code"] == 0
-    newest = remove_newest_metadata(started)
+    newest = newest_metadata(started)
     newest.rename(tmp_path / newest.name)
     dry = command("table", "start-over")
     assert dry["code"] == 0 and dry["removed"] == 0, "the metadata before it knows of no removal"

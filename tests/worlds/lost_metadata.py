@@ -8,5 +8,5 @@ from tests.worlds.one_logstore import World
 CONTRACT = Contract.from_columns({"n": "long"})
 
 
-def remove_newest_metadata(world: World) -> Path:
+def newest_metadata(world: World) -> Path:
     return Path(world.table.metadata_location.removeprefix("file://"))

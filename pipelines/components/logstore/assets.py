@@ -48,7 +48,6 @@ from pipelines.components.logstore.schedule import (
     BACKFILL_TAG,
     CLAIMS_TAG,
     FILL,
-    KEY_FORMAT,
     LIVE,
     MODE_TAG,
     MODES,
@@ -64,7 +63,7 @@ from pipelines.components.logstore.schedule import (
 from pipelines.components.logstore.spark import SparkEngine
 from pipelines.components.logstore.telling import News, hour_events, untold, versions_told
 from pipelines.landing.commit.after_commit import commits
-from pipelines.landing.hours import hours_text, minute_of
+from pipelines.landing.hours import HOUR_FORM, hours_text, minute_of
 from pipelines.landing.inspection.brought import complete_hours
 from pipelines.landing.inspection.describe import hour_rows, lacking_hours
 from pipelines.landing.inspection.error_rows import ErrorRows, HourErrors, by_hour
@@ -165,7 +164,7 @@ def checkpoint_key(logstore: Logstore) -> dg.AssetKey:
 def hours_of(logstore: Logstore) -> dg.HourlyPartitionsDefinition:
     """Receive hours from `start`; the running hour is one of them, since live runs land into it."""
     return dg.HourlyPartitionsDefinition(
-        start_date=logstore.start, fmt=KEY_FORMAT, timezone="UTC", end_offset=1
+        start_date=logstore.start, fmt=HOUR_FORM, timezone="UTC", end_offset=1
     )
 
 

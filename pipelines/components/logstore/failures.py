@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 
+from pipelines.components.logstore.schedule import unset_text
 from pipelines.landing.inspection.cures import give_cures
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.table.commands import line
@@ -39,4 +40,4 @@ def naming_cures(logstore: Logstore) -> Iterator[None]:
 def require_endpoint(logstore: Logstore, unset: str) -> None:
     """Raises ConfigError when `unset` names the environment variable of the endpoint."""
     if unset:
-        raise ConfigError(f"set the environment variable {unset} to the endpoint of {logstore.name}")
+        raise ConfigError(unset_text(logstore, unset))

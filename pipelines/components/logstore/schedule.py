@@ -27,8 +27,6 @@ from sls_io.values.window import HOUR_S
 
 Job = UnresolvedAssetJobDefinition | dg.JobDefinition
 
-KEY_FORMAT = "%Y-%m-%d-%H:%M"
-
 MODE_TAG = "sls/mode"
 CLAIMS_TAG = "sls/claims"
 SHARED_TAG = "sls/shared"
