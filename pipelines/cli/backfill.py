@@ -232,10 +232,9 @@ def replace_here(output: Output, logstore: Logstore, hours: range, *, execute: b
 
     def carry_out() -> Finished:
         with landing_line(output, f"replace {logstore.name}", engine) as line:
-            report = execute_replace(lake, planned, Tools(on_event=line.phase, engine=engine))
+            report, view = execute_replace(lake, planned, Tools(on_event=line.phase, engine=engine))
         show_landing(output, report, Verdict(), [])
-        told = asdict(report) | {"replaced": planned.view.document()}
-        return Finished(report.snapshot_id, planned.view, more=told)
+        return Finished(report.snapshot_id, view, more=asdict(report) | {"replaced": view.document()})
 
     with SlsClient(logstore.service) as client, engine_of_a_verb() as engine:
         working = Working(output, f"replace {logstore.name}", engine)

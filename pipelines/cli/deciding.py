@@ -122,9 +122,11 @@ def decide(
         output.say(escape(planned.nothing))
     elif now:
         done = do()
-        # Some of it is known only now: the name of a folder that was made.
+        # Some of it is known only now: the name of a folder that was made, of which shards other rows came.
         if done.view.headline != planned.view.headline:
             output.say(escape(done.view.headline))
+        said = list(planned.view.said())
+        output.say_notes(note for note in done.view.said() if note not in said)
         output.say("done" if done.snapshot is None else f"done: snapshot {done.snapshot}")
         output.say_cures(*done.view.then())
     else:

@@ -97,7 +97,7 @@ def test_a_replace_is_aborted_as_well(world: World) -> None:
     assert list(staged(world).values()) == [Stage.ABORTED]
     with world.client as client:
         planned = plan_replace(world.lake, world.logstore, client, range(int(hour), int(hour) + 1))
-        assert execute_replace(world.lake, planned, Tools(engine=world.engine)).rows == len(before)
+        assert execute_replace(world.lake, planned, Tools(engine=world.engine))[0].rows == len(before)
     world.assert_whole()
 
 

@@ -148,7 +148,7 @@ def test_an_hour_is_replaced_although_a_list_lacks_a_shard_of_it(begun: World) -
     unlisted(begun, 0)
     with begun.client as client:
         planned = plan_replace(begun.lake, begun.logstore, client, hours)
-        assert execute_replace(begun.lake, planned, Tools(engine=begun.engine)).rows == 40
+        assert execute_replace(begun.lake, planned, Tools(engine=begun.engine))[0].rows == 40
     all_right(begun)
     begun.land()
     begun.assert_whole()

@@ -1,13 +1,11 @@
 """`verify` finds what somebody did to the table behind the ledger's back, and says where."""
 
-import base64
 import re
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 from pyiceberg.expressions import And, EqualTo, LessThan
 
 from pipelines.landing.commit.planned import execute
@@ -164,27 +162,6 @@ def test_what_retention_still_holds_is_pulled_again_and_compared(landed: World) 
     proof = landed.proof(pull=True)
     assert proof.ok
     assert sum(s.rows_pulled or 0 for s in proof.shards) == 40
-
-
-def test_a_landing_that_was_told_too_little_is_found_by_a_second_pull(world: World) -> None:
-    """A page that lost a group, with headers that agree, cannot be told from a whole one; what the
-    ledger says of it agrees with the table. Only asking again finds it."""
-    world.put(15, key="0" * 32)
-    first, second, _ = (base64.b64decode(g["raw"]) for g in world.emulator.admin.dump(PROJECT, "access_logs"))
-    told = LogGroupListRaw()
-    for raw in (first, second):
-        told.LogGroups.add().ParseFromString(raw)
-    headers = {"x-log-count": "2", "x-log-bodyrawsize": str(told.ByteSize())}
-    # Twice: a page whose cursors are more than its groups is pulled again before it is believed.
-    world.emulator.admin.fault("short", call="pull_logs", shard=0, groups=1, times=2)
-    world.emulator.admin.fault("headers", call="pull_logs", shard=0, headers=headers, times=2)
-    world.at(HOUR0_S + 180)
-    assert world.land().rows == 10
-    assert world.proof().ok
-
-    problems = wrong_shards(world.proof(pull=True))[0]
-
-    assert [p.rpartition(": ")[2] for p in problems] == ["the table holds 10 rows, the service 15"]
 
 
 def test_a_page_that_stays_wrong_is_named_as_not_compared(landed: World) -> None:

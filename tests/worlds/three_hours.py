@@ -46,4 +46,4 @@ def replaced(
     logstore = world.changed(**changes) if changes else world.logstore
     with world.client as client:
         planned = plan_replace(world.lake, logstore, client, hours)
-        return execute_replace(world.lake, planned, Tools(engine=world.engine, on_event=on_event))
+        return execute_replace(world.lake, planned, Tools(engine=world.engine, on_event=on_event))[0]

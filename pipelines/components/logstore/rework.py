@@ -79,13 +79,16 @@ def replaced(
         }
         if not execute:
             return _planned(bronze, shown, REPLACE), None
-        report = execute_replace(lake, planned, Tools(engine=spark.engine()))
+        report, view = execute_replace(lake, planned, Tools(engine=spark.engine()))
     # What landed of an hour is all that the table has of it: the rest of it has left. Unless a live run was
     # faster, and landed more of the hour that runs.
     grew = planned.view.running if report.conflicts else ()
     landed = {hour: report.hours[hour].rows if hour in report.hours else 0 for hour in hours}
     rows = {hour: None if hour in grew else count for hour, count in landed.items()}
-    values = {hour: metadata.hour(report, hour, rows_in_table=rows[hour]) | shown[hour] for hour in hours}
+    done = metadata.of(view, word="in all")
+    values = {
+        hour: metadata.hour(report, hour, rows_in_table=rows[hour]) | shown[hour] | done for hour in hours
+    }
     tags = metadata.version_tags(report.snapshot_id)
     return [_done(bronze, hour, REPLACE, values[hour], tags) for hour in hours], report.snapshot_id
 

@@ -80,6 +80,20 @@ def check_same(place: Place, origins: Collection[str], lifted: str = "") -> Mapp
     return there.files
 
 
+def unproven(place: Place, shards: Collection[int]) -> dict[int, int]:
+    """Those of these shards of which the table does not hold what the ledger says, or perhaps not, and how
+    many rows it holds. Reads as `check_same` does, unless nothing is asked."""
+    if not shards:
+        return {}
+    there = compare(place.table, {place.origin.id: place.ledger})
+    wrong = unlike(place.ledger, place.adopted, there.tallies)
+    return {
+        shard: there.tallies.get((place.origin.id, shard), Tally()).rows
+        for shard in shards
+        if shard in wrong or any(file.may_hold(shard) for file in there.lost)
+    }
+
+
 def _other_rows(
     place: Place, origin: str, rows: Mapping[int, Count], lifted: str, files: Mapping[Shown, Cells]
 ) -> LedgerBroken:

@@ -21,6 +21,11 @@ def summed(counts: Iterable[Count]) -> Count:
     return rows, total
 
 
+def less(one: Count, other: Count) -> Count:
+    """`one` without `other`."""
+    return one[0] - other[0], (one[1] - other[1]) % SUM_MODULUS
+
+
 Key = tuple[str, int]
 """An origin and a shard."""
 BARRED_MAX = 2000

@@ -8,7 +8,8 @@ not come back.
 
 The ledger says afterwards what it said before: the cursors are the same, so the rows must be. It is not
 lowered by the rows that leave and raised by those that come, because then nothing would prove that both are
-the same. That is also why an hour that lost rows by hand is right again after a replace.
+the same. That is also why an hour that lost rows by hand is right again after a replace. Where more rows come
+than had landed, since the service had kept some back, the ledger goes up (`_recounted`).
 
 What is landed again of an hour is what its shards' frontiers have passed, and what a fill has landed beyond
 one. Of an hour that is over that is all of it; of the hour that runs it is what has landed so far. That much
@@ -28,7 +29,7 @@ of what was looked at is not there any more, or when both have been written into
 
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
@@ -40,13 +41,15 @@ from pipelines.landing.commit.effect import Note
 from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.commit.planned import Planned, Tools, execute
 from pipelines.landing.contents import slices
+from pipelines.landing.contents.explained import known_of
 from pipelines.landing.contents.holdings import Asking, Holdings
+from pipelines.landing.contents.sameness import unproven
 from pipelines.landing.contents.slices import RowsElsewhere
 from pipelines.landing.hours import hours_text, spans
 from pipelines.landing.ledger.epochs import RUN_CHARS, Fenced
 from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.place import Place, Trust, landable, look
-from pipelines.landing.ledger.values import Adopted, Count, Delta, Landed, Operation
+from pipelines.landing.ledger.values import Adopted, Count, Delta, Landed, Operation, less, summed
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.skip import Skip
 from pipelines.landing.operations.undo import Leaving, PlannedUndo, Undo, leaving, undone
@@ -65,6 +68,7 @@ from sls_io.values.errors import (
     ConfigError,
     InvariantBroken,
     LandingConflict,
+    LedgerBroken,
     SlsError,
     TransportError,
 )
@@ -127,8 +131,11 @@ class _Replacing:
         attempt = attempt.wrote(written, fresh)
 
         def on(current: PlannedUndo) -> PlannedReplace:
-            change = _change(self, current, attempt)
-            return PlannedReplace(self.view, current.place, change, again=again, coming=self, attempt=attempt)
+            change, risen = _change(self, current, attempt)
+            now = change.ledgers[current.ledger.origin].shards
+            shards = tuple(replace(each, rows_after=now[each.shard].rows) for each in self.view.shards)
+            view = replace(self.view, shards=shards, risen=risen)
+            return PlannedReplace(view, current.place, change, again=again, coming=self, attempt=attempt)
 
         def again() -> PlannedReplace:
             current = self.look()
@@ -143,16 +150,19 @@ class _Replacing:
 @dataclass(frozen=True)
 class Replacement(Undo):
     """What `backfill --mode replace` would do; so many `windows` are pulled and landed instead. `running` are
-    hours (since 1970) that not every frontier has passed."""
+    hours (since 1970) that not every frontier has passed. `risen`, once they were pulled: of which shards
+    more rows came than had landed."""
 
     WHAT = "{table}: the rows of these hours leave, and windows land instead, in the same commit"
-    QUIET = Undo.QUIET | {"running"}
+    QUIET = Undo.QUIET | {"running", "risen"}
 
     windows: int = 0
     running: tuple[int, ...] = ()
+    risen: tuple[str, ...] = ()
 
     def said(self) -> Iterable[Note]:
         yield from super().said()
+        yield from (Note(text, "warn") for text in self.risen)
         if self.running:
             hours = hours_text(range(self.running[0], self.running[-1] + 1))
             yield Note(
@@ -344,23 +354,24 @@ def _windows(
     return plan_fill(surveys=mine, ledger=ledger, budget=budget, until_s=until_s).windows
 
 
-def execute_replace(lake: Lake, planned: PlannedReplace, tools: Tools) -> LandingReport:
-    """Pull and write the hours, then commit; `tools.on_event` hears `write`, `publish` before each.
-
-    Raises TransportError when a window ended early, LandingConflict when the hours changed
-    meanwhile or a person aborted it, LandingUnknown when the answer was lost; the first two changed nothing.
+def execute_replace(lake: Lake, planned: PlannedReplace, tools: Tools) -> tuple[LandingReport, Replacement]:
+    """Pull and write the hours, then commit; `tools.on_event` hears `write`, `publish` before each. What
+    landed, and what became of the hours. Raises TransportError when a window ended early or fewer rows came,
+    LandingConflict when the hours changed meanwhile or a person aborted it, LedgerBroken as `_recounted`;
+    nothing has changed then. LandingUnknown when the answer was lost.
     """
     begun_s = tools.clock.monotonic()
     done = execute(lake, planned, tools)
     if not isinstance(done.planned, PlannedReplace) or done.planned.attempt is None:
         raise InvariantBroken("another plan was committed")
     attempt = done.planned.attempt
-    return replace(
+    report = replace(
         counts_of(attempt, attempt.landed, mode=Operation.REPLACE, snapshot_id=done.snapshot),
         seconds=tools.clock.monotonic() - begun_s,
         until_s=planned.coming.until_s,
         conflicts=done.conflicts,
     )
+    return report, done.planned.view
 
 
 def _check_whole(windows: Iterable[PlannedWindow], written: Iterable[WrittenWindow]) -> None:
@@ -371,7 +382,10 @@ def _check_whole(windows: Iterable[PlannedWindow], written: Iterable[WrittenWind
             raise TransportError(f"shard {wanted.window.shard}: {why}; nothing was replaced, run it again")
 
 
-def _change(coming: _Replacing, current: PlannedUndo, attempt: Attempt) -> authored.Change:
+def _change(
+    coming: _Replacing, current: PlannedUndo, attempt: Attempt
+) -> tuple[authored.Change, tuple[str, ...]]:
+    """What is committed, and of which shards more rows came than left."""
     place, landed = current.place, attempt.landed
     # Only what the hours lacked is merged. What lands in the place of what leaves is in the ledger already:
     # merged, each of these windows would overlap itself and be lost.
@@ -383,8 +397,8 @@ def _change(coming: _Replacing, current: PlannedUndo, attempt: Attempt) -> autho
             f"another backfill landed a part of these hours in {place.name} meanwhile; nothing was "
             "replaced, look again"
         )
-    ledger = _without_barred(merged.ledger, current, landed[: len(landed) - coming.more])
-    return replace(
+    ledger, risen = _recounted(merged.ledger, current, landed[: len(landed) - coming.more])
+    change = replace(
         current.commit,
         ledgers={**place.state.ledgers, place.origin.id: ledger},
         forgotten=current.commit.forgotten.landed(place.origin.id, landed),
@@ -394,28 +408,71 @@ def _change(coming: _Replacing, current: PlannedUndo, attempt: Attempt) -> autho
         schema=coming.schema,
         properties=coming.logstore.protection(place.table.properties),
     )
+    return change, risen
 
 
-def _without_barred(ledger: Ledger, current: PlannedUndo, again: Iterable[Landed]) -> Ledger:
-    """The ledger, with what was kept out of these hours until now, and without what is kept out of those that
-    landed `again` in their place: rows that may not land any more are counted there and no more here.
+def _recounted(
+    ledger: Ledger, current: PlannedUndo, again: Sequence[Landed]
+) -> tuple[Ledger, tuple[str, ...]]:
+    """The ledger of the hours that landed `again`, and the shards of which the service gives more rows by now
+    than it gave when they landed.
 
+    Where as many rows come as left, with the same sum, the ledger stays as it is, but for rows that may not
+    land: what was kept out of the hours until now is given back, what is kept out of what came is taken off.
     Worked example: of the 40 rows of an hour 3 were kept out when it landed, so its shard counts 37. A value
-    was barred since, and pulled again 5 are kept out. The shard gets the 3 back and gives the 5 away: 37 + 3
-    - 5 = 35 rows, and their sums likewise. Without this the ledger, which a replace leaves as it is, would
-    call 2 rows missing.
+    was barred since, and pulled again 5 are kept out: 37 + 3 - 5 = 35 rows, and their sums likewise.
+
+    Where others come, there are two stories. By hand: 4 of 40 rows were deleted, 36 leave and 40 come. The
+    ledger says 40, and is right. By the service: it left a group out of a page, and its headers spoke of the
+    rest alone; 40 landed, a second pull found 60, and its cure is this replace. The ledger says 40, and with
+    60 rows in the table every later run would be refused. The whole logstore tells them apart, as it does
+    before an undo: in the second story all rows are those of the ledger, so it goes up by what came more.
+
+    It never goes down: fewer rows may be such a page once more, and by one answer nothing is given up. So a
+    shard has at least as many rows afterwards as before, or as many as its ledger says. Raises TransportError
+    where it would not, and LedgerBroken where it would have more than its ledger says, and has others than
+    these by now: nobody could tell which are strange.
     """
-    origin, then, now = ledger.origin, current.place.state.forgotten, current.commit.forgotten
-    changed = dict(ledger.shards)
+    place, more, barred = current.place, dict[int, Count](), dict[int, Count]()
     for shard in current.taken:
-        left = now.barred_of(origin, shard)
-        for hour, count in then.barred_of(origin, shard).items():
-            if hour not in left:
-                changed[shard] = changed[shard].counting(*count)
-    for each in again:
-        rows, total = each.barred
-        changed[each.window.shard] = changed[each.window.shard].counting(-rows, -total)
-    return ledger.with_shards(changed)
+        before, after = place.ledger.shards[shard], current.ledger.shards[shard]
+        mine = [each for each in again if each.window.shard == shard]
+        then, now = place.state.forgotten, current.commit.forgotten
+        gone = less(*(summed(each.barred_of(ledger.origin, shard).values()) for each in (then, now)))
+        barred[shard] = less(gone, summed(each.barred for each in mine))
+        came = summed((each.rows, each.sum) for each in mine)
+        more[shard] = less(less(came, (before.rows - after.rows, before.sum - after.sum)), barred[shard])
+    others = {shard for shard, count in more.items() if count != (0, 0)}
+    there = unproven(place, others)
+    for shard in sorted(others):
+        known = known_of(place.ledger, place.adopted, shard)[0]
+        _check_rows(place.name, shard, more[shard][0], known, there.get(shard))
+    risen = sorted(others - there.keys())
+    changed = dict(ledger.shards)
+    for shard, count in (*barred.items(), *((shard, more[shard]) for shard in risen)):
+        changed[shard] = changed[shard].counting(*count)
+    return ledger.with_shards(changed), tuple(
+        f"shard {shard}: {more[shard][0]:,} rows more came than had landed; the service gives more of these "
+        "cursors than it gave then, and the ledger goes by that"
+        for shard in risen
+    )
+
+
+def _check_rows(name: str, shard: int, more: int, known: int, there: int | None) -> None:
+    """Raises as `_recounted`: `more` rows come than left, the ledger says `known`, and `there` are so many;
+    None: exactly the known ones."""
+    after = (known if there is None else there) + more
+    if more <= 0 if there is None else more < 0 and after < known:
+        raise TransportError(
+            f"shard {shard}: the service gives {f'{-more:,} rows fewer' if more else 'other rows'} of these "
+            f"hours than {name} holds; nothing was replaced, run it again"
+        )
+    if there is not None and more > 0 and after > known:
+        raise LedgerBroken(
+            f"shard {shard}: {more:,} rows more came than had landed, and beside these hours {name} does not "
+            "hold what its ledger says of it; nothing was replaced. Settle its other hours first",
+            cures=(commands.VERIFY_PULL,),
+        )
 
 
 def _check_unchanged(attempt: Attempt, then: PlannedUndo, now: PlannedUndo, hours: range) -> None:

@@ -303,8 +303,9 @@ class Engine:
                 settings[OPTIONS_SETTING] = archive.options(java, self._archives or archive.place())
             if python == sys.executable and not any(name in self._conf for name in _PYTHON_SETTINGS):
                 settings[DAEMON_SETTING] = DAEMON
-        conf = SparkConf().setAll(list(settings.items()))
-        context = self._start_in_java(settings, partial(SparkContext.getOrCreate, conf))
+        context = self._start_in_java(
+            settings, lambda: SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
+        )
         context.setLogLevel("ERROR")
         return context
 
