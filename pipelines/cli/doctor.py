@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from pipelines.cli.logstores import logstore_option, resolve
 from pipelines.cli.output import Output, verb
+from pipelines.cli.working import quietly
 from pipelines.landing.doctor.look import look
 from pipelines.landing.doctor.trial import Grade, Question, Trial, made
 from pipelines.landing.spark.session import engine_here
@@ -47,7 +48,11 @@ def doctor(output: Output, *, name: str | None) -> None:
 
 
 def _shown(output: Output, trials: Iterator[Trial]) -> Iterator[Trial]:
-    for trial in trials:
+    while True:
+        with quietly():
+            trial = next(trials, None)
+        if trial is None:
+            return
         output.say(f"{_MARKS[trial.grade]} {trial.name:<10} {escape(f'{trial.sent} -> {trial.came}')}")
         output.say_cures(*trial.changes)
         yield trial

@@ -13,6 +13,7 @@ With `--json` an error is a document on stdout, too, unless the verb has printed
 `stopped`, `unforeseen`.
 """
 
+import errno
 import json
 import logging
 import os
@@ -35,6 +36,7 @@ from pipelines.landing import json_log
 from pipelines.landing.table.commands import PROGRAM
 from pipelines.landing.umask import keep_others_out
 from sls_io.values.errors import (
+    DISK,
     ConfigError,
     InvariantBroken,
     SlsError,
@@ -78,6 +80,8 @@ VERBS: Final = {
     "dev": ("pipelines.cli.demo.dev", "Run emulator, producer and Dagster's page until Ctrl-C."),
 }
 """Each verb's module, and its line in the list of verbs, which imports none of them."""
+_OF_OUTPUT: Final = {*DISK, errno.EIO, errno.EBADF, errno.EINVAL}
+"""Why an output that is there takes nothing."""
 _STOPPED: Final = "stopped; what was committed by then stays, and asking for the same again is safe"
 _OWN_NAMES: Final = {"dev", "dbt", "metrics", "new"}
 """What they are given is a list of logstores, a name in the service, or not ours."""
@@ -186,6 +190,7 @@ def run(arguments: Sequence[str]) -> int:
         return exit_code
 
     try:
+        _check_folder()
         code = cli.main(args=list(arguments), prog_name="sls-lake", standalone_mode=False, obj=session)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
@@ -207,6 +212,14 @@ def run(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _check_folder() -> None:
+    """Raises ConfigError where the working folder was removed: what imports or looks about there fails."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise ConfigError("the folder that this was typed in is gone: change to one that is there") from None
+
+
 def _stopped(told: Callable[..., int]) -> int:
     err(logging.WARNING, _STOPPED)
     return told(EXIT_INTERRUPTED, "stopped", _STOPPED)
@@ -216,7 +229,7 @@ def _failed(error: Exception, session: Mapping[str, Any], told: Callable[..., in
     """The exit code of a verb that ended with an error, which is said; `told` is who says it to programs."""
     # Before a verb has begun all that is written is its help.
     unwritten_yet = session.get(UNWRITTEN) or not session.get(BEGUN)
-    if isinstance(error, OSError) and unwritten_yet and error.filename is None:
+    if isinstance(error, OSError) and unwritten_yet and error.filename is None and error.errno in _OF_OUTPUT:
         _let_go_of_stdout()
         err(logging.ERROR, f"sls-lake: {unwritten(error)}")
         return EXIT_FAILED

@@ -2,7 +2,7 @@
 to its log."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from pipelines.cli.output import Output, noise_into
 from pipelines.cli.progress import Line
@@ -11,6 +11,11 @@ from pipelines.landing.spark.session import Engine
 from pipelines.landing.table.home import home, made
 
 _SPARK_LOG = "spark.log"
+
+
+def quietly() -> AbstractContextManager[object]:
+    """What a JVM and its Spark say in the block goes to spark.log in the state folder, or nowhere."""
+    return noise_into(home() / _SPARK_LOG)
 
 
 @contextmanager
@@ -31,7 +36,7 @@ def working_line(output: Output, what: str, engine: Engine) -> Iterator[Line]:
     on to the verb's next work."""
     with (
         output.progress(what) as line,
-        noise_into(home() / _SPARK_LOG),
+        quietly(),
         line.landing(engine),
         _spread(line, engine).kept(),
     ):

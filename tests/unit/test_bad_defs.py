@@ -22,6 +22,7 @@ from pipelines.landing.defs_file import KEYS, check_folder
 from pipelines.landing.environment import NO_ENDPOINT
 from pipelines.landing.logstore import Logstore, load_logstore
 from pipelines.landing.table.home import HOME_VARIABLE, home, made
+from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import ConfigError
 from tests.worlds.projects import make_project, settings_of
 
@@ -535,6 +536,25 @@ def test_a_state_folder_that_can_be_none_is_refused(said: str, monkeypatch: pyte
     monkeypatch.setenv(HOME_VARIABLE, said)
     with pytest.raises(ConfigError, match=HOME_VARIABLE):
         home()
+
+
+@pytest.mark.parametrize(
+    ("variable", "said"),
+    [
+        (HOME_VARIABLE, "/srv/c#/lake"),
+        (HOME_VARIABLE, "/srv/lake?"),
+        ("PYICEBERG_CATALOG__LAKE__WAREHOUSE", "s3://lake/w#h?x=1"),
+    ],
+)
+def test_a_place_that_an_address_would_end_in_is_refused(
+    variable: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of `s3://lake/w#h` would lie at the key `w`, over a file of somebody's."""
+    monkeypatch.setenv(variable, said)
+    with pytest.raises(
+        ConfigError, match=f"an address says something else: name another place in {variable}"
+    ):
+        Lake.default()
 
 
 def test_a_relative_state_folder_is_below_the_working_folder(

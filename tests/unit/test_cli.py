@@ -241,6 +241,20 @@ def test_a_stop_while_something_is_imported_is_an_end_without_a_trace(
     assert done.stderr.strip().startswith(says) and done.stderr.strip().count("\n") == 0
 
 
+def test_a_working_folder_that_is_gone_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    assert run(["check"]) == EXIT_USAGE
+    assert capsys.readouterr().err == (
+        "sls-lake: the folder that this was typed in is gone: change to one that is there\n"
+    )
+
+
 @pytest.mark.parametrize("words", [["describe", "--debug"], ["--debug", "describe"]])
 def test_debug_shows_the_trace_and_ends_as_without(
     project: Path, words: list[str], capsys: pytest.CaptureFixture[str]

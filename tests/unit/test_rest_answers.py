@@ -7,6 +7,7 @@ from threading import Thread
 
 import pytest
 
+from chaos.site import free_port
 from pipelines.landing.table.lake import Lake
 from pipelines.landing.table.trouble import not_taken
 from sls_io.values.errors import TransportError
@@ -76,3 +77,19 @@ def test_a_page_may_be_gone_at_the_next_try_and_a_right_does_not_come_by_itself(
         why = not_taken(error.value.__cause__)
         passes.append(why is not None and why.passes)
     assert passes == [True, False]
+
+
+def test_a_proxy_of_the_environment_that_lets_nobody_through_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
+    with pytest.raises(TransportError, match=r"the proxy that this environment names .*HTTP_PROXY"):
+        Lake({"type": "rest", "uri": "http://catalog.invalid"}).load("bronze.logs")
+
+
+def test_what_a_catalogs_address_may_hold_is_not_repeated() -> None:
+    uri = f"http://reader:PASSWORD@127.0.0.1:{free_port()}/catalog?token=TOKEN"
+    with pytest.raises(TransportError) as error:
+        Lake({"type": "rest", "uri": uri}).load("bronze.logs")
+    said = str(error.value)
+    assert "PASSWORD" not in said and "TOKEN" not in said and "reader" not in said

@@ -103,6 +103,21 @@ def test_an_endpoint_of_ones_own_says_how_it_is_spoken_to() -> None:
         completed({"warehouse": "s3://logs/lake", "s3.endpoint": "127.0.0.1:9000"})
 
 
+@pytest.mark.parametrize(
+    ("there", "lacking"),
+    [
+        ("s3.access-key-id", "S3__SECRET_ACCESS_KEY"),
+        ("client.access-key-id", "S3__SECRET_ACCESS_KEY"),
+        ("s3.secret-access-key", "S3__ACCESS_KEY_ID"),
+    ],
+)
+def test_half_a_pair_of_keys_is_named(there: str, lacking: str) -> None:
+    """It looked like a damaged file: pyarrow refuses the pair where a file is opened."""
+    with pytest.raises(ConfigError, match=f"{lacking} is not set") as error:
+        completed({"warehouse": "s3://logs/lake", there: "VALUE"})
+    assert "VALUE" not in str(error.value)
+
+
 def test_a_store_of_ones_own_is_told_what_its_owner_says() -> None:
     own = {"s3.chunked-encoding-enabled": "true", "client.legacy-md5-plugin-enabled": "false"}
     found = of({**POSTGRES, **S3, **own})

@@ -168,6 +168,16 @@ def home() -> Path:
     return folder
 
 
+def check_plain(place: str, variable: str) -> None:
+    """Raises ConfigError where what follows a `#` or a `?` would be no part of a path any more: files would
+    lie in another place, and a file there be overwritten."""
+    if strange := sorted({*"#?"} & {*place}):
+        raise ConfigError(
+            f"{printable(place)} has a {' and a '.join(strange)}, behind which an address says something "
+            f"else: name another place in {variable}"
+        )
+
+
 def made(folder: Path) -> Path:
     """`folder`, made where it is not there. Raises ConfigError when it cannot be."""
     try:

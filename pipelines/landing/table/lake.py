@@ -33,7 +33,7 @@ from pipelines.landing.catalogs.profiles import PROFILE_PROPERTY, SIGNED, expand
 from pipelines.landing.table import commands, object_store, second_look
 from pipelines.landing.table.contract import Contract, partition_spec
 from pipelines.landing.table.former import Former, gone_with, look_for, lost
-from pipelines.landing.table.home import CATALOG, home
+from pipelines.landing.table.home import CATALOG, HOME_VARIABLE, check_plain, home
 from pipelines.landing.table.sql_catalog import (
     BUSY_TIMEOUT_S,
     SharingSqlCatalog,
@@ -105,11 +105,14 @@ class Lake:
     @staticmethod
     def default() -> "Lake":
         """From PyIceberg's configuration. Where that names no catalog, it is SQLite under the state folder,
-        with the warehouse that is said, or one beside it."""
+        with the warehouse that is said, or one beside it. Raises ConfigError for a place that no address can
+        name."""
         said = configured()
+        check_plain(said.get("warehouse", ""), "PYICEBERG_CATALOG__LAKE__WAREHOUSE")
         if NAMES_A_CATALOG & said.keys():
             return Lake(said)
         folder = home() / "lake"
+        check_plain(str(folder), HOME_VARIABLE)
         return Lake(
             {
                 "type": "sql",

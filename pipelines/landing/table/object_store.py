@@ -31,7 +31,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import FileScanTask
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from pipelines.landing.catalogs.keys import KEYS_AHEAD_S, LENT_FOR, SIGNING, keys_of, with_keys
+from pipelines.landing.catalogs.keys import KEYS_AHEAD_S, LENT_FOR, PAIR, SIGNING, keys_of, with_keys
 from sls_io.values.clock import SYSTEM_CLOCK
 from sls_io.values.errors import ConfigError, printable
 from sls_io.values.side_by_side import answers
@@ -71,7 +71,8 @@ def on_oss(properties: Mapping[str, str], scheme: str = "") -> bool:
 def completed(properties: Mapping[str, str], scheme: str = "") -> dict[str, str]:
     """`properties` with what the store needs that nobody has said. Raises ConfigError for OSS without an
     endpoint: the next best would be Amazon's, and a bucket of that name may be anybody's; and for another
-    store's without a scheme: taken for https, a store of plain HTTP answered with what TLS calls a version.
+    store's without a scheme: taken for https, a store of plain HTTP answered with what TLS calls a version;
+    and for half a pair of keys.
 
     Worked example: `oss-cn-hangzhou-internal.aliyuncs.com` becomes an https address, with the region
     `cn-hangzhou` and the bucket in the host's name. `oss-accelerate.aliyuncs.com` names no region, and
@@ -85,6 +86,7 @@ def completed(properties: Mapping[str, str], scheme: str = "") -> dict[str, str]
                 "store speaks"
             )
         found[_ENDPOINT] = f"https://{found[_ENDPOINT]}"
+    _check_pair(found)
     if not on_oss(found, scheme):
         return found
     if not found.get(_ENDPOINT):
@@ -99,6 +101,20 @@ def completed(properties: Mapping[str, str], scheme: str = "") -> dict[str, str]
         found.setdefault(_REGION, known)
     found.setdefault(_VIRTUAL, "true")
     return found
+
+
+def _check_pair(properties: Mapping[str, str]) -> None:
+    """Raises ConfigError for half a pair of keys: pyarrow refuses it while a file is opened, which looked as
+    if the file were damaged."""
+    key, secret = (
+        any(properties.get(f"{family}.{name}") for family in ("s3", "client")) for name in PAIR[:2]
+    )
+    if key != secret:
+        lacking = "SECRET_ACCESS_KEY" if key else "ACCESS_KEY_ID"
+        raise ConfigError(
+            f"of the store's key pair PYICEBERG_CATALOG__LAKE__S3__{lacking} is not set: set both, or "
+            "neither where the keys come from elsewhere"
+        )
 
 
 def send_whole_bodies(properties: Mapping[str, str]) -> dict[str, str]:

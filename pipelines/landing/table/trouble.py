@@ -23,6 +23,7 @@ from pyiceberg.exceptions import (
     OAuthError,
     UnauthorizedError,
 )
+from requests.exceptions import ProxyError
 
 from pipelines.landing.table.home import HOME_VARIABLE
 from sls_io.values.database_codes import Trouble, kind_of, trouble_of
@@ -40,6 +41,8 @@ _REPEATS_SIGNED = ("SignatureDoesNotMatch", "SIGNATURE_DOES_NOT_MATCH")
 _BUSY = frozenset({"SERVICE_UNAVAILABLE", "SLOW_DOWN", "THROTTLING", "INTERNAL_FAILURE", "REQUEST_TIMEOUT"})
 _NETWORK = "NETWORK_CONNECTION"
 """What Amazon's library calls an answer that asks for another try, and none at all."""
+_HOLDS_ADDRESS = re.compile(r"://|@|\?\S*=")
+"""Part of an address that may hold a password or a token; requests repeats a path with its query."""
 _OF_SETTINGS = (ValueError, ImportError, NotInstalledError)
 """How an address or a path is refused that is none, or of a kind that nobody knows or has a library for."""
 
@@ -107,6 +110,11 @@ _BY_ANSWER: Mapping[type[BaseException], NotTaken] = {
         "whoever asks may not do that",
         "give that user the right to read and write the table, and run it again",
     ),
+    ProxyError: NotTaken(
+        "the proxy that this environment names lets nobody through to it",
+        "look at HTTP_PROXY and HTTPS_PROXY, or name the catalog's host in NO_PROXY, and run it again",
+        passes=True,
+    ),
     ValidationError: NotTaken(
         "what answers is no Iceberg catalog",
         "look what answers at PYICEBERG_CATALOG__LAKE__URI, a proxy or a page to log in, and run it again",
@@ -152,7 +160,11 @@ def storage_trouble(location: str, error: BaseException) -> str:
     elif told and told["kind"] == _NETWORK:
         cure = "run it again; where it stays so, look whether the store answers at its endpoint"
     elif location.startswith(("s3", "oss")):
-        cure = "check the bucket, and the key in PYICEBERG_CATALOG__LAKE__S3__* or AWS_*"
+        # The store refuses a HEAD without a word: key, secret, region and an old token look alike.
+        cure = (
+            "check the bucket and its region, the key and its secret, and whether a session token has ended: "
+            "PYICEBERG_CATALOG__LAKE__S3__* or AWS_*"
+        )
     else:
         cure = "check the disk, and who may write there"
     what = f"files below {printable(location)} cannot be read or written ({type(error).__name__}: {text})"
@@ -202,6 +214,4 @@ def masked(error: BaseException) -> str:
     One line, since SQLAlchemy adds the statement and its parameters below it.
     """
     text = str(error).splitlines()[0] if str(error) else ""
-    return printable(
-        text if "://" not in text and "@" not in text else "details hidden, they hold an address"
-    )
+    return printable("details hidden, they hold an address" if _HOLDS_ADDRESS.search(text) else text)

@@ -57,7 +57,7 @@ def test_a_client_that_assumes_amazon_is_refused_and_the_stores_own_words_stand_
     told = storage_trouble("oss://lake", caught.value)
     assert is_storage(caught.value)
     assert f"{call} was refused, {code}: " in told and f", request {REQUEST_ID})" in told
-    assert "check the bucket, and the key" in told
+    assert "check the bucket and its region, the key and its secret" in told
 
 
 def test_a_store_that_is_busy_is_not_called_a_wrong_key() -> None:
