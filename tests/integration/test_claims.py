@@ -103,23 +103,6 @@ def test_a_run_whose_group_was_deleted_lands_and_the_next_one_repairs_the_checkp
     started.assert_each_log_once()
 
 
-def test_a_group_held_by_someone_else_is_one_clear_sentence_and_nothing_lands(started: World) -> None:
-    before, checkpoints = started.table.metadata.current_snapshot_id, started.checkpoints()
-    silent_too_long(started)
-    with started.client as client:
-        client.heartbeat("lake", "another", [])
-        client.save_checkpoint("lake", "another", 0, checkpoints[0] or client.cursor_at(0, "begin"))
-
-    with pytest.raises(ClaimLost) as raised:
-        started.land()
-
-    message = str(raised.value)
-    assert "'lake'" in message and "'another'" in message
-    assert "ends by itself" in message
-    assert started.table.metadata.current_snapshot_id == before
-    assert started.checkpoints() == checkpoints
-
-
 def test_checkpoints_are_on_their_way_at_the_same_time(started: World) -> None:
     held = started.emulator.admin.fault("hold", call="save_checkpoint", times=None)
     with started.run() as run, ThreadPoolExecutor(1) as beside:

@@ -7,8 +7,6 @@ from tests.worlds.one_logstore import HOUR0, HOUR0_S, World
 from tests.worlds.two_logstores import second_logstore
 from tests.worlds.two_runs import At, share
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture
 def started(world: World) -> World:
