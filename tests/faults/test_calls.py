@@ -82,6 +82,12 @@ def test_a_fault_that_passes_costs_a_try(started: World, calls: tuple[str, ...],
         pytest.param(
             "pull_logs", {"do": "drop_request"}, id="pull", marks=pytest.mark.fault("4a.3.request_lost")
         ),
+        pytest.param(
+            "pull_logs",
+            {"do": "error", "status": 400, "code": "NoSuchThing"},
+            id="pull-refused",
+            marks=pytest.mark.fault("4a.3.refused"),
+        ),
     ],
 )
 def test_a_fault_that_stays_is_one_error_and_nothing_moves(
@@ -90,7 +96,7 @@ def test_a_fault_that_stays_is_one_error_and_nothing_moves(
     before, checkpoints = started.table.metadata.current_snapshot_id, started.checkpoints()
     asked = started.fault(call=call, times=None, **fault)
 
-    with pytest.raises(SlsError) as raised:
+    with pytest.raises(SlsError, match=fault.get("code", ".")) as raised:
         started.land()
 
     assert "\n" not in str(raised.value)

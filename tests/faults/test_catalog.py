@@ -147,7 +147,7 @@ def test_an_answer_is_lost_and_the_catalog_goes_away(
     lossy_catalog(started).script.append(word)
     checkpoints = started.checkpoints()
 
-    with pytest.raises(LandingUnknown):
+    with pytest.raises(LandingUnknown, match=r"Nothing was deleted.*run again"):
         started.land(on_event=At("reload", outage.begin), reload_deadline_s=0.3)
 
     outage.end()
@@ -218,6 +218,7 @@ def test_a_catalog_that_hangs_is_given_up_at_the_deadline_and_the_late_request_l
 
 
 ANSWERS = {
+    "none": None,
     "500": ServerError("the server failed"),
     "503": ServiceUnavailableError("come again"),
     "502": CommitStateUnknownException("bad gateway"),
@@ -227,21 +228,26 @@ ANSWERS = {
 
 @pytest.mark.parametrize("status", sorted(ANSWERS))
 @pytest.mark.fault("4a.5a.refused", "4a.5b.refused", "4b.commit_unknown.commit")
+@pytest.mark.fault("4a.5a.request_lost", "4a.5b.reply_lost")
 def test_an_error_of_the_catalog_says_nothing_and_the_table_is_asked(started: World, status: str) -> None:
-    """Once the request was carried out all the same, once it was not: both land once."""
-    catalog = lossy_catalog(started)
+    """Once the request was carried out all the same, once it was not: both land once, from the same files."""
+    catalog, pulls = lossy_catalog(started), started.watch_pulls()
     catalog.error = ANSWERS[status]
     catalog.snapshots.clear()
 
     catalog.script.append("lost")
     landed = started.land()
-    assert (landed.rows, landed.conflicts) == (60, 0)
-    assert catalog.snapshots == [[landed.snapshot_id]]
+    assert (landed.rows, landed.conflicts, landed.replans) == (60, 0, 0)
+    assert catalog.snapshots == [[landed.snapshot_id]], "one try, and that one is in the table"
     started.put(10, pass_s=31)
     catalog.script.append("refused")
     again = started.land()
 
-    assert (again.rows, again.conflicts) == (10, 1)
+    assert (again.rows, again.conflicts, again.replans) == (10, 1, 0)
+    refused, landed_then = catalog.snapshots[1:]
+    assert refused != landed_then == [again.snapshot_id], "a new try has an id of its own"
+    pulls.assert_none_twice()
+    assert started.data_files() == set(started.published()), "no file was written twice"
     started.assert_whole()
 
 

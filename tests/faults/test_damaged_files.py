@@ -15,10 +15,9 @@ from pyiceberg.table.snapshots import Snapshot
 from pipelines.cli.deciding import show_effect
 from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.cli.output import Output
-from pipelines.landing.hours import hour_text, hours_of
+from pipelines.landing.hours import hour_text
 from pipelines.landing.ledger.reading import Misread, Unreadable, reading
 from pipelines.landing.maintenance.maintain import Maintainer
-from pipelines.landing.operations.replace import plan_replace
 from pipelines.landing.table.commands import VERIFY
 from sls_io.values.cures import Do
 from sls_io.values.errors import LedgerBroken, TransportError
@@ -167,17 +166,6 @@ def test_a_landing_on_somebody_elses_commit_that_cannot_be_read_names_its_file(
 
     assert command("table", "rollback", str(newest), "--execute")["executed"]
     world.assert_next_lands(20)
-
-
-def test_the_replace_that_is_named_cures_a_lost_data_file(world: World, command: Command) -> None:
-    data_of(world, hours(world)[1]).unlink()
-    said = command("verify")
-    (hour,) = re.findall(r"sls-lake backfill --mode replace .*--from ([\d:-]+)", " ".join(ways(said)))
-    assert hour == hour_text(hours(world)[1])
-
-    world.carried_out(plan_replace, hours_of(hour))
-
-    world.assert_whole()
 
 
 def test_an_older_snapshot_that_cannot_be_read_stops_what_needs_it_and_nothing_else(

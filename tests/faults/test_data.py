@@ -9,7 +9,7 @@ import pytest
 
 from chaos.engine import InProcess
 from pipelines.landing.ledger.codec import TAG
-from sls_io.values.claim import GAP_EXPIRED
+from sls_io.values.claim import CURSOR_UNKNOWN, GAP_EXPIRED, GAP_SHARD_GONE
 from sls_io.values.errors import LedgerBroken, SlsError
 from tests.worlds.one_logstore import PROJECT, World, group
 from tests.worlds.two_runs import At
@@ -117,7 +117,10 @@ def test_parents_that_retention_removed_before_anybody_read_them_hold_no_child_b
     assert set(truth) <= set(quick.identities())
     assert max(quick.identities().values()) == 1
     assert any("shard 0" in line for r in reports for line in r.gaps)
-    quick.assert_proved()
+    entry = quick.ledger.shards[0]
+    assert entry.closed and (entry.gaps[0].end, entry.gaps[0].cause) == (CURSOR_UNKNOWN, GAP_SHARD_GONE)
+    proof = quick.proof()
+    assert proof.ok and proof.shards[0].gaps == (f"[{entry.gaps[0].begin}, ?) {GAP_SHARD_GONE}",)
 
 
 @pytest.mark.fault("4b.expired.pull")
@@ -158,6 +161,7 @@ def test_generations_of_empty_shards_are_closed_without_rows(quick: World) -> No
 
     assert [r.rows for r in reports] == [0, 0, 0, 20]
     assert [r.closed for r in reports[:3]] == [(0,), (2,), (4,)]
+    assert all(e.end == e.start for e in quick.ledger.shards.values() if e.closed)
     quick.assert_sound()
 
 

@@ -34,6 +34,7 @@ LANDED_BEFORE, TO_COME = 20, 60
     ],
 )
 def test_killed_at(started: World, forge: Forge, point: str, landed: int) -> None:
+    """Written files that were not published are listed nowhere, and the next run leaves them alone."""
     files = started.files()
     checkpoints = started.checkpoints()
 
@@ -42,7 +43,10 @@ def test_killed_at(started: World, forge: Forge, point: str, landed: int) -> Non
     assert len(started.table_rows()) == LANDED_BEFORE + landed
     assert (started.checkpoints() == checkpoints) is (point != "release")
     assert started.files() >= files
+    orphans = started.data_files() - set(started.published())
+    assert bool(orphans) is (point in ("task.done", "write.done", "publish.built", "commit"))
     started.assert_next_lands(TO_COME - landed)
+    assert started.data_files() >= orphans and not orphans & set(started.published())
 
 
 @pytest.mark.fault("4a.3.kill")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.cli.main import EXIT_USAGE
+from pipelines.cli.main import EXIT_FAILED, EXIT_USAGE
 from pipelines.landing.recovery.register import plan_register, register
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import ConfigError
@@ -84,13 +84,17 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:300])
 
 
-@pytest.mark.parametrize("lose", [cut, Path.unlink], ids=["cut off", "gone"])
+@pytest.mark.parametrize(("lose", "told"), [(cut, "cut off"), (Path.unlink, "is gone")])
 def test_the_cure_that_verify_prints_for_metadata_shows_the_call_that_works(
-    calm: World, command: Command, lose: Callable[[Path], None]
+    calm: World, command: Command, lose: Callable[[Path], None], told: str
 ) -> None:
+    """What is there without the newest metadata is registered only when it is named."""
     calm.land_more(30)
     calm.land_more(20)
-    lose(newest_metadata(calm))
+    newest = newest_metadata(calm)
+    lose(newest)
+    looked = command("landings", "show")
+    assert looked["code"] == EXIT_FAILED and told in looked["error"]
     said = command("verify", json=False)
     cure = re.search(
         r"(sls-lake table register(?: -\S+)*)(?: -l \S+)? +# shows what can be put back", said["text"]
@@ -98,6 +102,9 @@ def test_the_cure_that_verify_prints_for_metadata_shows_the_call_that_works(
     assert cure, said
     dry = command(*shlex.split(cure[1])[1:])
     assert dry["code"] == 0 and not dry["executed"], dry
+    assert any(newest.name in trouble for trouble in dry["trouble"])
+    refused = command("table", "register", "--execute")
+    assert refused["code"] == EXIT_FAILED and dry["does_it"]["call"] in refused["error"]
     assert command(*shlex.split(dry["does_it"]["call"])[1:])["rows"] == 30
     calm.land_more(5)
     calm.assert_each_log_once()

@@ -27,8 +27,6 @@ from tests.worlds.removed_rows import carry_out, left_over, removal
 from tests.worlds.two_hours import refused, snapshots, started
 from tests.worlds.two_logstores import second_logstore
 
-pytestmark = pytest.mark.spark
-
 __all__ = ["started"]
 
 ADOPT = ("table", "adopt")

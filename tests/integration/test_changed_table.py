@@ -11,17 +11,14 @@ from pipelines.landing.commit.planned import execute
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
 from pipelines.landing.recovery.adopt import plan_adopt
-from pipelines.landing.run.report import LandingReport
 from pipelines.landing.table.commands import ADOPT
-from pipelines.landing.table.contract import Contract
 from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import ConfigError, LedgerBroken
 from sls_io.values.window import HOUR_S
-from tests.worlds.changed_table import append_by_hand, compact, roll_back
+from tests.worlds.changed_table import append_by_hand, roll_back
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 from tests.worlds.printed_cures import named
 from tests.worlds.spark_table import counted, in_spark, rewrite
-from tests.worlds.two_logstores import second_logstore
 from tests.worlds.two_runs import At
 
 
@@ -29,19 +26,6 @@ from tests.worlds.two_runs import At
 def started(world: World) -> World:
     """A world with two landings of rows in its table and 60 logs to come."""
     return world.landed_at(2, 4, more=60)
-
-
-@pytest.mark.fault("4b.conflict.commit")
-def test_compaction_between_write_and_publish_costs_a_try_and_no_page(started: World) -> None:
-    """The files are appended as they are on the compacted head."""
-    pulls = started.watch_pulls()
-    race = At("publish", lambda: compact(started))
-
-    report = started.land(on_event=race)
-
-    assert (report.rows, report.conflicts, report.replans) == (60, 1, 0)
-    pulls.assert_none_twice()
-    started.assert_sound()
 
 
 @pytest.mark.fault("4b.conflict.commit")
@@ -139,16 +123,6 @@ def test_a_table_rolled_back_between_plan_and_publish_is_left_alone(started: Wor
     with pytest.raises(LedgerBroken, match="rolled back by hand"):
         started.land()
     assert started.checkpoints() == checkpoints
-
-
-@pytest.mark.fault("4b.rollback.plan")
-def test_a_table_rolled_back_and_written_to_is_still_refused(started: World) -> None:
-    """An append after the rollback does not bury the evidence."""
-    roll_back(started)
-    append_by_hand(started)
-
-    with pytest.raises(LedgerBroken, match="rolled back by hand"):
-        started.land()
 
 
 def test_of_the_ways_back_from_a_rollback_by_hand_the_one_that_loses_nothing_is_named_first(
@@ -250,46 +224,6 @@ def test_a_removed_file_turns_the_check_red_and_no_checkpoint_moves(started: Wor
     assert started.checkpoints() == checkpoints
 
 
-def test_a_second_logstore_lands_into_the_same_table(started: World) -> None:
-    """Each has a ledger of its own under the one tag, carried along by the other's landings."""
-    other = second_logstore(started)
-
-    assert started.land(logstore=other).rows == 25
-    assert started.land().rows == 60
-    again: LandingReport = started.land(logstore=other)
-
-    assert again.rows == 0
-    assert len(started.table_rows()) == 20 + 60 + 25
-    started.assert_proved()
-    World(started.emulator, started.lake, other, started.engine).assert_proved()
-
-
-@pytest.mark.fault("4b.rollback.plan")
-def test_rows_without_a_ledger_are_refused(world: World) -> None:
-    """Somebody filled the table before sls-lake came: where these rows are from nobody can say."""
-    world.put(10, until_s=HOUR0_S + 120)
-    world.lake.ensure(world.logstore.table, Contract.from_columns(world.logstore.columns))
-    append_by_hand(world)
-    before = world.table.metadata.current_snapshot_id
-
-    with pytest.raises(LedgerBroken, match="no ledger") as raised:
-        world.land()
-
-    assert raised.value.cures == (ADOPT,)
-    assert world.table.metadata.current_snapshot_id == before
-
-
-def test_rows_of_unknown_origin_beside_ours_are_refused(started: World) -> None:
-    append_by_hand(started)
-    before, checkpoints = started.table.metadata.current_snapshot_id, started.checkpoints()
-
-    with pytest.raises(LedgerBroken, match="rows of unknown origin"):
-        started.land()
-
-    assert started.table.metadata.current_snapshot_id == before
-    assert started.checkpoints() == checkpoints
-
-
 def test_rows_of_unknown_origin_added_in_between_are_refused(started: World) -> None:
     checkpoints = started.checkpoints()
 
@@ -298,18 +232,3 @@ def test_rows_of_unknown_origin_added_in_between_are_refused(started: World) -> 
 
     assert started.checkpoints() == checkpoints
     assert len(started.table_rows()) == 21
-
-
-@pytest.mark.fault("4b.recreated.plan")
-def test_a_logstore_made_again_under_the_same_name_is_refused(started: World) -> None:
-    """Its cursors begin anew, so the old ledger would say "nothing to do"."""
-    with started.client as client:
-        client.transport.delete_logstore("demo", "access_logs")
-        started.emulator.admin.advance(60)
-        client.transport.create_logstore("demo", "access_logs", ttl=30, shard_count=2)
-    before = started.table.metadata.current_snapshot_id
-
-    with pytest.raises(LedgerBroken, match="deleted and created again"):
-        started.land()
-
-    assert started.table.metadata.current_snapshot_id == before

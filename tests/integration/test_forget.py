@@ -26,14 +26,12 @@ from pipelines.landing.operations.forget import (
 from pipelines.landing.operations.replace import plan_replace
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.operations.undo import plan_undo
-from pipelines.landing.table.lake import Lake
 from sls_io.values.errors import ConfigError, LandingConflict
 from tests.worlds.changed_table import append_by_hand, invent, roll_back
 from tests.worlds.command_line import Command
 from tests.worlds.landed_hours import numbers
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World, group
 from tests.worlds.removed_rows import WHERE, carry_out, left_over, removal
-from tests.worlds.spark_table import counted, expire, in_spark
 from tests.worlds.three_hours import HOUR, NEXT, fill, hours_in_table, started
 from tests.worlds.two_hours import snapshots
 from tests.worlds.two_runs import At
@@ -288,23 +286,6 @@ def test_adopted_rows_may_be_removed_too(started: World, command: Command) -> No
     assert read_state(started.table).adopted.rows == adopted - done["rows"]
     started.land()
     assert min(numbers(started)) == 5
-
-
-@pytest.mark.spark
-def test_spark_reads_and_expires_a_table_after_a_removal(world: World, spark_lake: Lake) -> None:
-    """After expiry no snapshot has the rows any more, and what stays is whole."""
-    mine = in_spark(world, spark_lake, "forgotten")
-    mine.land_more(20, pass_s=3600)
-    rows = len(mine.table_rows())
-    planned = removal(mine)
-
-    carry_out(mine, planned)
-    expire(mine)
-
-    assert (counted(mine), counted(mine, WHERE)) == (rows - planned.view.rows, 0)
-    assert len(mine.table.metadata.snapshots) == 1
-    assert mine.land_more(10, pass_s=120).rows == 10
-    mine.assert_proved()
 
 
 def test_people_read_what_leaves_before_they_say_yes(started: World) -> None:

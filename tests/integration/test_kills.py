@@ -8,7 +8,7 @@ import pytest
 from pipelines.landing.run.holder_name import of_command
 from pipelines.landing.table.home import HOME_VARIABLE
 from tests.integration.killed_run import land_elsewhere
-from tests.worlds.one_logstore import HOUR0_S, World
+from tests.worlds.one_logstore import World
 
 pytestmark = pytest.mark.spark
 
@@ -23,24 +23,6 @@ def killed(world: World, home: Path, die_at: str) -> None:
 def started(world: World) -> World:
     """A world whose table has a first landing and whose logstore has 60 more logs."""
     return world.begun(20, 60)
-
-
-@pytest.mark.fault("4a.4.kill")
-def test_killed_after_the_write(started: World, tmp_path: Path) -> None:
-    """The written files are listed nowhere; the next run plans afresh and leaves them alone."""
-    listed, checkpoints = set(started.published()), started.checkpoints()
-
-    killed(started, tmp_path / "home", "write.done")
-
-    orphans = started.data_files() - listed
-    assert orphans, "it died too early: nothing was written"
-    assert set(started.published()) == listed
-    assert started.checkpoints() == checkpoints
-    report = started.land()
-    assert report.rows == 60
-    assert started.data_files() >= orphans
-    assert not orphans & set(started.published())
-    started.assert_sound()
 
 
 @pytest.mark.fault("4a.5b.kill")
@@ -61,21 +43,6 @@ def test_killed_after_the_publish(started: World, tmp_path: Path, monkeypatch: p
     frontiers = {shard: entry.frontier for shard, entry in started.ledger.shards.items()}
     assert started.checkpoints() == frontiers != checkpoints
     assert started.files() >= before
-    started.assert_sound()
-
-
-@pytest.mark.fault("4a.7.kill")
-def test_killed_after_the_checkpoint(started: World, tmp_path: Path) -> None:
-    """Nothing is left to do, although the claim was never released."""
-    killed(started, tmp_path / "home", "checkpoint.done")
-
-    before, checkpoints = started.files(), started.checkpoints()
-    assert checkpoints == {shard: entry.frontier for shard, entry in started.ledger.shards.items()}
-    report = started.land()
-    assert (report.rows, report.snapshot_id) == (0, None)
-    assert started.checkpoints() == checkpoints
-    assert started.files() >= before
-    assert started.land_more(10, until_s=HOUR0_S + 360).rows == 10
     started.assert_sound()
 
 

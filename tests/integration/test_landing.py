@@ -1,8 +1,5 @@
 """Whole runs over real sockets, real Spark and a real Iceberg catalog."""
 
-import json
-import subprocess
-import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -10,12 +7,10 @@ import pytest
 from aliyun.log.version import USER_AGENT
 
 from pipelines.cli.main import EXIT_FAILED
-from tests.worlds.command_line import environment, settings
+from tests.worlds.command_line import Command, settings
 from tests.worlds.one_logstore import HOUR0_S, World
 
 pytestmark = pytest.mark.spark
-
-_LAND = "from pipelines.cli.main import main; main()"
 
 
 def test_every_log_lands_once(world: World) -> None:
@@ -44,18 +39,6 @@ def test_all_that_a_landing_asks_the_service_says_which_deployment_asks(world: W
     assert {seen["user_agent"] for seen in fault["seen"]} == {who}
 
 
-@pytest.mark.fault("4b.empty.plan")
-def test_a_second_run_without_new_data_commits_nothing(world: World) -> None:
-    """Idle ticks must not grow the table's history."""
-    world.land_more(20, until_s=HOUR0_S + 120)
-
-    again = world.land()
-
-    assert again.snapshot_id is None
-    assert again.rows == 0
-    world.assert_each_log_once()
-
-
 def test_a_run_whose_time_is_over_before_it_pulls_says_that_logs_are_there(world: World) -> None:
     world.put(10, until_s=HOUR0_S + 180)
     world.engine.ready()  # else heartbeats of the time after it go out while Java starts
@@ -77,16 +60,13 @@ def test_a_run_whose_time_is_over_before_it_pulls_says_that_logs_are_there(world
 
 
 def test_land_exits_as_one_that_did_not_do_its_work_when_its_time_is_over_before_anything_landed(
-    world: World, tmp_path: Path
+    world: World, command: Command, tmp_path: Path
 ) -> None:
     """A scheduler that only sees the exit code would call a shard that is stuck for ever healthy."""
     world.put(10, until_s=HOUR0_S + 180)
     defs = tmp_path / "defs.yaml"
+    world.fault("delay", call="get_cursor", delay_s=1.2)  # an answer says the time in whole seconds
     for seconds, code in (("0.001", EXIT_FAILED), ("240", 0)):
         defs.write_text(f"{settings(world)}  budget: {{seconds_max: {seconds}}}\n")
-        call = [sys.executable, "-c", _LAND, "land", "--json", "--logstore", str(defs)]
-        said = subprocess.run(
-            call, check=False, env=environment(world, tmp_path), capture_output=True, timeout=120
-        )
-        assert said.returncode == code, said.stderr
-        assert json.loads(said.stdout)["rows"] == (0 if code else 10)
+        said = command("land")
+        assert (said["code"], said["rows"]) == (code, 0 if code else 10), said

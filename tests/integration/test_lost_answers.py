@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines.landing.run.driver import Run
-from sls_io.values.errors import LandingUnknown
 from tests.worlds.lossy_catalog import LossyCatalog, lossy
 from tests.worlds.one_logstore import World
 
@@ -21,35 +19,6 @@ def catalog(world: World) -> Iterator[LossyCatalog]:
     catalog.snapshots.clear()
     yield catalog
     world.assert_sound()
-
-
-@pytest.mark.fault("4a.5b.reply_lost", "4b.commit_unknown.commit")
-def test_a_lost_answer_of_a_landing_that_landed_is_found_in_the_table(
-    world: World, catalog: LossyCatalog
-) -> None:
-    catalog.script.append("lost")
-
-    report = world.land()
-
-    assert (report.rows, report.conflicts, report.replans) == (40, 0, 0)
-    assert catalog.snapshots == [[report.snapshot_id]], "one try, and that one is in the table"
-    assert len(world.landings()) == 3
-
-
-@pytest.mark.fault("4a.5a.request_lost", "4b.commit_unknown.commit")
-def test_a_request_that_never_arrived_is_sent_again_with_the_same_files(
-    world: World, catalog: LossyCatalog
-) -> None:
-    pulls = world.watch_pulls()
-    catalog.script.append("refused")
-
-    report = world.land()
-
-    assert (report.rows, report.conflicts, report.replans) == (40, 1, 0)
-    assert len(catalog.snapshots) == 2
-    assert catalog.snapshots[0] != catalog.snapshots[1], "a new try has an id of its own"
-    pulls.assert_none_twice()
-    assert world.data_files() == set(world.published()), "no file was written twice"
 
 
 @pytest.mark.fault("4a.5a.late", "4a.5a.reply_lost")
@@ -128,38 +97,3 @@ def test_a_run_that_ends_with_its_request_on_its_way_leaves_it_to_the_next_run(
     assert report.rows == 40
     assert world.files() >= before
     assert len(world.data_files()) > len(world.published()), "the dead run's files stay, unlisted"
-
-
-@pytest.mark.fault("4a.5b.catalog_down", "4b.commit_unknown.after")
-def test_a_catalog_that_is_gone_after_a_lost_answer_leaves_the_landing_unknown(
-    world: World, catalog: LossyCatalog
-) -> None:
-    """Nothing is deleted and no checkpoint moves; the next run reads the table and knows."""
-    database = world.lake.sqlite_path
-    assert database is not None
-    away = database.with_suffix(".away")
-    checkpoints = world.checkpoints()
-    catalog.script.append("lost")
-
-    def take_away(name: str) -> None:
-        if name == "reload":
-            catalog.engine.dispose()
-            database.rename(away)
-            database.mkdir()
-
-    with pytest.raises(LandingUnknown, match="Nothing was deleted") as raised:
-        land_until_reload_fails(world.run(on_event=take_away, reload_deadline_s=0.3))
-    database.rmdir()
-    away.rename(database)
-
-    assert "run again" in str(raised.value)
-    assert world.checkpoints() == checkpoints
-    report = world.land()
-    assert report.rows == 0, "it had landed"
-    assert world.checkpoints() != checkpoints, "the next run repaired the checkpoint"
-
-
-def land_until_reload_fails(run: Run) -> None:
-    """Land in `run`, which is expected to raise."""
-    with run:
-        run.land()

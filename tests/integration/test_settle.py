@@ -15,14 +15,12 @@ from pipelines.landing.ledger.state import ancestry, facts, read_state
 from pipelines.landing.ledger.summary import total_records
 from pipelines.landing.operations.rollback import plan_rollback
 from pipelines.landing.table.contract import Contract
-from pipelines.landing.table.lake import Lake
 from sls_io.values.cures import Do
 from sls_io.values.errors import Breach, LedgerBroken
 from tests.worlds.changed_table import append_by_hand, compact, damage, invent, roll_back
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
 from tests.worlds.printed_cures import named
-from tests.worlds.spark_table import counted, expire, in_spark
 from tests.worlds.two_hours import refused, snapshots, started
 from tests.worlds.two_logstores import second_logstore
 
@@ -220,26 +218,6 @@ def test_what_cannot_be_proven_is_not_rolled_back(started: World, command: Comma
     assert read_state(started.table).tagged == newest
 
 
-@pytest.mark.spark
-def test_spark_reads_and_expires_a_table_that_was_rolled_back_and_forth(
-    world: World, spark_lake: Lake
-) -> None:
-    """The new snapshots list old manifests: expiry by another engine must not take their files."""
-    mine = in_spark(world, spark_lake, "settled")
-    for _ in range(2):
-        mine.land_more(10, pass_s=120)
-    _, wanted, newest = snapshots(mine)
-    for target, rows in ((wanted, 10), (newest, 20)):
-        execute(spark_lake, plan_rollback(spark_lake, mine.logstore.table, target))
-        assert counted(mine) == rows
-
-    expire(mine)
-
-    assert len(mine.table.metadata.snapshots) == 1
-    assert mine.land_more(10, pass_s=120).rows == 10
-    mine.assert_sound()
-
-
 # --- adopt ---------------------------------------------------------------------------------------
 
 
@@ -277,6 +255,7 @@ def test_rows_without_a_ledger_are_adopted_where_a_person_says_that_shards_start
     world.lake.ensure(world.logstore.table, Contract.from_columns(world.logstore.columns))
     append_by_hand(world)
     verb = refused(world)
+    assert verb == ["table", "adopt"]
 
     dry = command(*verb)
     assert (dry["code"], dry["asks"], dry["others"]) == (0, True, 1)

@@ -323,15 +323,6 @@ def test_hours_of_others_are_sealed_while_one_fails_and_its_own_come_later_once(
     assert (shop.sealed(ORDERS), shop.sealed(USERS)) == (wanted, wanted)
 
 
-def test_a_logstore_that_somebody_deleted_stops_no_other(shop: WatchedShop) -> None:
-    both(shop)
-    shop.site.delete(ORDERS)
-    assert observed(shop.tick(DEMAND)) == {"shop_users_logstore": FIRST}
-    assert "shop_orders" in shop.said
-    with pytest.raises(SlsError, match=r"shop.orders"):
-        shop.tick(DEMAND)
-
-
 def test_a_table_whose_files_somebody_deleted_stops_no_other(shop: WatchedShop) -> None:
     both(shop)
     lost = Path(shop.world(ORDERS).table.metadata_location.removeprefix("file://"))

@@ -18,6 +18,7 @@ from sls_io.values.errors import ConfigError
 from tests.worlds.changed_table import append_by_hand, compact
 from tests.worlds.command_line import Command
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.removed_rows import WHERE, carry_out, removal
 from tests.worlds.spark_table import counted, expire, in_spark
 from tests.worlds.three_hours import HOUR, NEXT, fill, hours_in_table, started, undo_of
 from tests.worlds.two_hours import snapshots
@@ -220,7 +221,11 @@ def test_an_hour_that_expired_in_the_service_is_withdrawn_by_its_rows(started: W
 
 
 @pytest.mark.spark
-def test_spark_reads_and_expires_a_table_after_an_undo_and_a_rollback(world: World, spark_lake: Lake) -> None:
+def test_spark_reads_and_expires_a_table_after_an_undo_a_rollback_and_a_removal(
+    world: World, spark_lake: Lake
+) -> None:
+    """New snapshots list old manifests, and expiry by another engine must not take their files; after it no
+    snapshot has rows any more that were removed for good."""
     mine = in_spark(world, spark_lake, "undone")
     for _ in range(3):
         mine.land_more(10, pass_s=3600)
@@ -239,4 +244,8 @@ def test_spark_reads_and_expires_a_table_after_an_undo_and_a_rollback(world: Wor
     execute(spark_lake, undo_of(mine, hour))
     expire(mine)
     assert counted(mine) == rows - planned.view.rows
+    carry_out(mine, removal(mine))
+    expire(mine)
+    assert counted(mine, WHERE) == 0 and len(mine.table.metadata.snapshots) == 1
+    assert mine.land_more(10, pass_s=120).rows == 10
     mine.assert_proved()
