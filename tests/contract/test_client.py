@@ -6,11 +6,13 @@ from collections.abc import Iterator
 import pytest
 from aliyun.log import LogItem, PutLogsRequest
 
-from sls_io.emulator import Emulator
+from sls_io.emulator import Emulator, start
 from sls_io.values.errors import (
+    ConnectFailed,
     CursorExpired,
     ServiceError,
     ShardGone,
+    TransportError,
     TransportTimeout,
 )
 from sls_io.values.settings import Group, Service
@@ -103,6 +105,43 @@ def test_expired_cursors_and_removed_shards_have_their_own_errors(
         plain.cursor_at(17, "end")
 
 
+def test_unknown_names_say_which_setting_is_wrong(plain: SlsClient) -> None:
+    for name, setting in (("project", "service.project"), ("logstore", "service.logstore")):
+        wrong = SlsClient(plain.service.model_copy(update={name: "not-there"}))
+        with wrong, pytest.raises(ServiceError, match=f"{setting} .not-there."):
+            wrong.shards()
+
+
+def test_the_wrong_key_says_where_keys_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "canary-4711-secret"
+    monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_SECRET", secret)
+    with start(key_pair=("other-id", "other-secret")) as other:
+        service = Service(endpoint=other.endpoint, project=PROJECT, logstore=LOGSTORE)
+        with SlsClient(service) as client, pytest.raises(ServiceError, match="ACCESS_KEY_SECRET") as caught:
+            client.shards()
+    assert secret not in str(caught.value)
+
+
+@pytest.mark.fault("4a.3.reply_lost", "4a.3.refused", "4b.corrupt.pull")
+def test_pages_that_break_on_the_way_are_pulled_again(plain: SlsClient, emulator: Emulator) -> None:
+    plain.put_raw(ONE_LOG, key="0" * 32)
+    head = plain.head(plain.shards()[0])
+    emulator.admin.fault("truncate", call="pull_logs", bytes=1)
+    assert plain.pull(0, head.begin).count == 1
+    emulator.admin.fault("drop_reply", call="pull_logs")
+    assert plain.pull(0, head.begin).count == 1
+    emulator.admin.fault("error", call="pull_logs", status=403, code="ReadQuotaExceed")
+    assert plain.pull(0, head.begin).count == 1
+    assert plain.transport.retries == {"ConnectFailed": 2, "ReadQuotaExceed": 1}
+
+
+def test_a_put_whose_answer_is_lost_is_stored_once(plain: SlsClient, emulator: Emulator) -> None:
+    emulator.admin.fault("drop_reply", call="put_logs_by_key")
+    with pytest.raises(ConnectFailed, match="not known"):
+        plain.put_raw(ONE_LOG, key="0" * 32)
+    assert len(list(emulator.admin.dump(PROJECT, LOGSTORE))) == 1
+
+
 @pytest.mark.fault("4a.2.late")
 def test_a_held_answer_is_left_at_the_deadline_and_the_connection_is_not_used_again(
     plain: SlsClient, emulator: Emulator
@@ -112,6 +151,13 @@ def test_a_held_answer_is_left_at_the_deadline_and_the_connection_is_not_used_ag
         plain.with_deadline(0.3).shards()
     emulator.admin.release(fault)
     assert len(plain.shards()) == 2
+
+
+def test_a_service_that_is_gone_is_an_error_of_the_network(plain: SlsClient, emulator: Emulator) -> None:
+    plain.shards()
+    emulator.kill()
+    with pytest.raises(TransportError):
+        plain.shards()
 
 
 def test_one_client_serves_many_threads(plain: SlsClient) -> None:

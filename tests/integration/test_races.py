@@ -5,13 +5,29 @@ import pytest
 from pipelines.landing.run.report import LandingReport
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, World
 from tests.worlds.two_logstores import second_logstore
-from tests.worlds.two_runs import At, share
+from tests.worlds.two_runs import At, at_once, share
+
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
 def started(world: World) -> World:
     """A world whose history began and whose two shards both have unread logs of one hour."""
     return world.begun(10, 60)
+
+
+@pytest.mark.fault("4b.overlap.commit")
+def test_of_two_landings_with_the_same_windows_one_wins_and_the_older_lets_go(started: World) -> None:
+    """Both have the same name in the group, as in a blue and green deployment, and so the same shards."""
+    won: list[LandingReport] = []
+    race = At("publish", lambda: won.append(started.land()))
+
+    lost = started.land(on_event=race)
+
+    assert won[0].rows == 60
+    assert (lost.rows, lost.replans, lost.snapshot_id) == (0, 0, None), "it lets go"
+    assert len(started.data_files()) == 2 * 2 + len(started.landings()[1][1]), "the loser's files stay"
+    started.assert_sound()
 
 
 @pytest.mark.fault("4b.overlap.commit", "4b.backfill.commit")
@@ -62,6 +78,18 @@ def test_two_logstores_into_one_table_both_land_and_no_page_is_pulled_twice(star
     started.assert_proved()
 
 
+def test_two_landings_that_start_together_in_threads_both_end(started: World) -> None:
+    """Nobody arranges who comes first: a barrier lets both publish at the same moment."""
+    logstores = share(started, "one", "two")
+    pulls = started.watch_pulls()
+    reports = at_once(started, logstores)
+
+    assert sorted(r.rows > 0 for r in reports) == [True, True]
+    assert sum(r.rows for r in reports) == 60
+    pulls.assert_none_twice()
+    started.assert_each_log_once()
+
+
 @pytest.mark.fault("4b.backfill.commit", "4b.backfill.after")
 def test_a_backfill_beside_live_landings_finishes_without_pulling_a_page_twice(world: World) -> None:
     """Three old hours are filled while, between write and publish of each try, a live run lands."""
@@ -87,6 +115,18 @@ def test_a_backfill_beside_live_landings_finishes_without_pulling_a_page_twice(w
     assert fill.conflicts >= 1, "a live landing came between plan and publish"
     pulls.assert_none_twice()
     world.assert_sound()
+
+
+def test_a_backfill_moves_no_checkpoint_and_doubles_nothing(started: World) -> None:
+    started.land()
+    checkpoints, landings = started.checkpoints(), started.landings()
+
+    again = started.land(mode="fill", hours=(HOUR0, HOUR0 + 1))
+
+    assert (again.rows, again.snapshot_id) == (0, None)
+    assert started.landings() == landings
+    assert started.checkpoints() == checkpoints
+    started.assert_each_log_once()
 
 
 def test_of_two_first_starts_one_decides_where_history_begins(world: World) -> None:

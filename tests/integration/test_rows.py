@@ -6,11 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from aliyun.log import log_logs_raw_pb2 as pb
 
 from pipelines.landing.run.report import STOPPED
 from sls_io.values.errors import ConfigError, TransportError
 from tests.worlds.lossy_catalog import lossy
-from tests.worlds.one_logstore import World, group
+from tests.worlds.one_logstore import HOUR0_S, World, group
 from tests.worlds.two_logstores import second_logstore
 from tests.worlds.two_runs import At
 
@@ -165,6 +166,46 @@ def test_a_value_that_does_not_fit_its_type_is_kept_with_the_cause(world: World)
     world.assert_each_log_once()
 
 
+def test_a_repeated_key_is_kept_with_the_cause_and_the_original_bytes(world: World) -> None:
+    message = pb.LogGroupRaw()
+    log = message.Logs.add()
+    log.Time = HOUR0_S
+    for value in ("first", "second"):
+        content = log.Contents.add()
+        content.Key, content.Value = "again", value.encode()
+    with world.client as client:
+        client.put_raw(message.SerializeToString(), key=LOW)
+    world.emulator.admin.advance(60)
+
+    report = world.land()
+
+    assert (report.rows, report.error_rows) == (1, 1)
+    row = world.table_rows()[0]
+    assert "repeated" in row["__error__"] or "twice" in row["__error__"] or "again" in row["__error__"]
+    assert b"first" in row["__raw__"] and b"second" in row["__raw__"]
+
+
+@pytest.mark.fault("4b.poison.pull")
+def test_bytes_that_are_not_utf8_are_kept_as_they_were(world: World) -> None:
+    put(world, [{"n": "1", "name": b"\xff\xfe\x00caf\xe9"}, {"n": "2", "name": "caf\u00e9"}])
+
+    report = world.land()
+
+    assert (report.rows, report.error_rows) == (2, 1)
+    bad = one_row(world, n=1)
+    assert bad["__error__"]
+    assert b"\xff\xfe\x00caf\xe9" in bad["__raw__"]
+    assert dict(one_row(world, n=2)["__rest__"])["name"] == "caf\u00e9"
+
+
+def test_empty_log_groups_are_passed_without_a_row(world: World) -> None:
+    put(world, [], [{"n": "1"}], [])
+
+    assert world.land().rows == 1
+    assert world.land().snapshot_id is None, "nothing is left"
+    world.assert_each_log_once()
+
+
 def test_a_window_of_empty_groups_only_lands_without_a_file(world: World) -> None:
     put(world, [], [])
 
@@ -219,6 +260,23 @@ def test_a_page_that_stays_short_stops_its_shard_there_and_no_other(started: Wor
     started.emulator.admin.remove(wanted)
     assert started.land().rows == 30 - report.rows
     started.assert_each_log_once()
+
+
+def test_a_service_that_fails_every_page_is_one_error_and_nothing_moves(started: World) -> None:
+    before, checkpoints = started.table.metadata.current_snapshot_id, started.checkpoints()
+    wanted = started.emulator.admin.fault(
+        "error", call="pull_logs", times=None, status=400, code="NoSuchThing"
+    )
+
+    with pytest.raises(Exception, match="NoSuchThing") as raised:
+        started.land()
+
+    assert type(raised.value).__module__ == "sls_io.values.errors", type(raised.value)
+    assert "\n" not in str(raised.value)
+    assert started.table.metadata.current_snapshot_id == before
+    assert started.checkpoints() == checkpoints
+    started.emulator.admin.remove(wanted)
+    assert started.land().rows == 30
 
 
 @pytest.mark.spark

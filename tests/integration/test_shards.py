@@ -4,13 +4,30 @@ import pytest
 
 from pipelines.landing.inspection.describe import describe, preview
 from pipelines.landing.inspection.verify import verify
-from sls_io.planning.waits import HELD, for_parents
-from sls_io.values.claim import GAP_EXPIRED
+from sls_io.planning.waits import HELD, Why, for_parents
+from sls_io.values.claim import CURSOR_UNKNOWN, GAP_EXPIRED, GAP_SHARD_GONE
 from sls_io.values.errors import ConfigError
 from tests.worlds.one_logstore import HOUR0, HOUR0_S, PROJECT, World
+from tests.worlds.two_runs import At
 
 LOW, HIGH = "0" * 32, "f" * 32
 """Hash keys in the first and in the last shard."""
+
+
+def gone_by_retention(world: World, shard: int) -> None:
+    """Retention takes a read-only shard with all its logs."""
+    world.emulator.admin.retain(PROJECT, "access_logs", shard=shard, drop=True)
+
+
+def test_an_idle_shard_holds_no_other_back(world: World) -> None:
+    world.put(20, key=LOW, pass_s=60)
+
+    report = world.land()
+
+    assert report.rows == 20
+    assert report.waits[1].kind is Why.DRAINED
+    assert set(world.ledger.shards) == {0, 1}
+    world.assert_each_log_once()
 
 
 def test_an_idle_shard_moves_its_receive_time_on_without_rows(world: World) -> None:
@@ -90,6 +107,66 @@ def test_a_split_shards_children_land_after_their_parent_is_closed(world: World)
     world.assert_sound()
 
 
+@pytest.mark.fault("4b.drain.after")
+def test_a_shard_drained_before_its_split_is_closed_and_lets_its_children_go(world: World) -> None:
+    """Its checkpoint is the same as before and is sent all the same: only then the service looks."""
+    world.land_more(20, key=LOW)
+    world.emulator.admin.split(PROJECT, "access_logs", 0)
+    world.put(30, key=LOW, pass_s=60)
+
+    closing, children = world.land(), world.land()
+
+    assert (closing.rows, closing.files, closing.closed) == (0, 0, (0,))
+    assert closing.snapshot_id is not None
+    assert children.rows == 30
+    world.assert_each_log_once()
+
+
+@pytest.mark.fault("4b.drain.commit")
+def test_an_empty_read_only_shard_is_closed_with_zero_rows(world: World) -> None:
+    world.emulator.admin.split(PROJECT, "access_logs", 1)
+    world.put(15, key=HIGH, pass_s=60)
+
+    closing, children = world.land(), world.land()
+
+    assert (closing.rows, closing.closed) == (0, (1,))
+    assert world.ledger.shards[1].end == world.ledger.shards[1].start
+    assert children.rows == 15
+    world.assert_each_log_once()
+
+
+@pytest.mark.fault("4b.reshape.plan")
+def test_merged_shards_child_waits_for_both_parents(world: World) -> None:
+    world.land_more(20)
+    world.put(10, key=HIGH)
+    world.emulator.admin.merge(PROJECT, "access_logs", 0)
+    world.put(30, pass_s=60)
+
+    parents, child = world.land(), world.land()
+
+    assert (parents.rows, parents.closed) == (10, (0, 1))
+    assert child.rows == 30
+    world.assert_sound()
+
+
+@pytest.mark.fault("4b.reshape.commit", "4b.drain.plan")
+def test_a_split_in_between_write_and_publish_does_not_close_a_shard_too_early(world: World) -> None:
+    """The end was read while the shard took writes; what came after it is landed by the next run."""
+    world.put(20, key=LOW, pass_s=60)
+
+    def more_then_split() -> None:
+        world.put(10, key=LOW)
+        world.emulator.admin.split(PROJECT, "access_logs", 0)
+
+    first = world.land(on_event=At("write.done", more_then_split))
+    world.pass_by(60)
+    second = world.land()
+
+    assert (first.rows, first.closed) == (20, ())
+    assert (second.rows, second.closed) == (10, (0,))
+    world.assert_each_log_once()
+
+
 @pytest.mark.fault("4b.expired.plan")
 def test_expired_logs_become_a_named_gap_that_everybody_sees(world: World) -> None:
     world.land_more(20, key=LOW)
@@ -123,6 +200,54 @@ def test_expired_logs_become_a_named_gap_that_everybody_sees(world: World) -> No
     assert proof.shards[0].gaps == (f"[{frontier}, {begin}) {GAP_EXPIRED}",)
     assert views[0].frontier == views[0].end == world.checkpoints()[0]
     assert world.land().gaps == (), "named once"
+
+
+@pytest.mark.fault("4b.expired.pull")
+def test_retention_that_overtakes_a_run_costs_the_window_and_then_a_gap(world: World) -> None:
+    """Between plan and pull the window's first groups go: what is read is not landed as if whole."""
+    world.put(40, key=LOW)
+    world.land_more(10, key=HIGH)
+    world.put(40, key=LOW)
+    world.put(10, key=HIGH, pass_s=60)
+    frontier = int(world.ledger.shards[0].frontier)
+    begin = sorted({c for shard, c, _ in world.truth() if shard == 0 and c >= frontier})[3]
+
+    def expire() -> None:
+        world.emulator.admin.retain(PROJECT, "access_logs", shard=0, before_cursor=begin)
+
+    overtaken = world.land(on_event=At("write", expire))
+    assert world.land().suspects, "younger than retention: it is looked at again, a group timeout later"
+    world.pass_by(60)
+    after = world.land()
+
+    assert overtaken.rows == 10, "the other shard's"
+    assert "retention" in overtaken.waits[0].text
+    assert after.gaps == (f"shard 0: [{frontier}, {begin}) {GAP_EXPIRED}",)
+    assert after.rows == 40 - 15
+    world.assert_proved()
+
+
+@pytest.mark.fault("4b.expired.plan")
+def test_a_shard_that_retention_removed_is_a_gap_and_its_children_go_on(world: World) -> None:
+    world.land_more(20, key=LOW)
+    world.put(10, key=LOW)
+    world.emulator.admin.split(PROJECT, "access_logs", 0)
+    world.put(30, key=LOW)
+    gone_by_retention(world, 0)
+    world.pass_by(60)
+
+    assert world.land().suspects
+    world.pass_by(60)
+    world.land()
+    world.pass_by(60)
+    children = world.land()
+
+    gap = world.ledger.shards[0].gaps[0]
+    assert (gap.end, gap.cause) == (CURSOR_UNKNOWN, GAP_SHARD_GONE)
+    assert world.ledger.shards[0].closed
+    assert children.rows == 30
+    with world.client as client:
+        assert verify(world.logstore, world.lake, client).shards[0].gaps == (f"[{gap.begin}, ?) {gap.cause}",)
 
 
 @pytest.mark.fault("4b.expired.plan")
