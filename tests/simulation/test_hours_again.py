@@ -17,7 +17,7 @@ BUGS: tuple[Bug, ...] = (
     ("a file of two hours leaves", slices.whole_files, "len(found) > 1", "len(found) > 2"),
     ("adopted rows leave", slices.check_explained, "if beside and not adopted_too:", "if False:"),
     ("unreadable rows leave", undo.leaving, "lost and not (holed and kept_whole(held, hours))", "False"),
-    ("the service is believed to have all", undo.kept_whole, "begin >= first and", "False and"),
+    ("the service is believed to have all", undo.has_whole, "begin < first or", "True or"),
     ("rows stay behind", undo.leaving, "slices.check_nowhere_else(held, taken, hours)", "None"),
     ("rows lie elsewhere already", replace.accepted, "slices.check_nowhere_else(held, fresh, hours)", "None"),
     ("what retention took is not looked at", replace.accepted, "_check_covered(left.taken, coming)", "None"),

@@ -292,8 +292,8 @@ def of_other_origins(case: Case, wrong: Sequence[str]) -> tuple[Cure, ...]:
 def _rollback(case: Case, does: str, lost: Collection[str] = ()) -> _Way | None:
     """To the newest landing from before the loss, if `table rollback` goes there."""
     back = way_back(case.table, lost, case.counted)
-    if back is None:
-        return None
+    if back is None or back.id == case.table.metadata.current_snapshot_id:
+        return None  # the table is there already: what is wrong is not in it
     kept = kept_by_rollback(case.state, back, case.origin, case.client)
     since = "; what landed since is pulled again" + (f", but {kept}" if kept.lost else "")
     return _Way((brought_back(back, does, since),), kept.lost)

@@ -9,7 +9,7 @@ not come back.
 The ledger says afterwards what it said before: the cursors are the same, so the rows must be. It is not
 lowered by the rows that leave and raised by those that come, because then nothing would prove that both are
 the same. That is also why an hour that lost rows by hand is right again after a replace. Where more rows come
-than had landed, since the service had kept some back, the ledger goes up (`_recounted`).
+than had landed, since the service had kept some back, the ledger goes up (`sameness.recounted`).
 
 What is landed again of an hour is what its shards' frontiers have passed, and what a fill has landed beyond
 one. Of an hour that is over that is all of it; of the hour that runs it is what has landed so far. That much
@@ -29,7 +29,7 @@ of what was looked at is not there any more, or when both have been written into
 
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
@@ -41,18 +41,17 @@ from pipelines.landing.commit.effect import Note
 from pipelines.landing.commit.freshness import Freshness
 from pipelines.landing.commit.planned import Planned, Tools, execute
 from pipelines.landing.contents import slices
-from pipelines.landing.contents.explained import known_of
 from pipelines.landing.contents.holdings import Asking, Holdings
-from pipelines.landing.contents.sameness import unproven
+from pipelines.landing.contents.sameness import Exchange, recounted
 from pipelines.landing.contents.slices import RowsElsewhere
 from pipelines.landing.hours import hours_text, spans
 from pipelines.landing.ledger.epochs import RUN_CHARS, Fenced
 from pipelines.landing.ledger.fence import merge
 from pipelines.landing.ledger.place import Place, Trust, landable, look
-from pipelines.landing.ledger.values import Adopted, Count, Delta, Landed, Operation, less, summed
+from pipelines.landing.ledger.values import Adopted, Count, Delta, Operation
 from pipelines.landing.logstore import Logstore
 from pipelines.landing.operations.skip import Skip
-from pipelines.landing.operations.undo import Leaving, PlannedUndo, Undo, leaving, undone
+from pipelines.landing.operations.undo import Leaving, PlannedUndo, Undo, has_whole, leaving, undone
 from pipelines.landing.run.attempt import Attempt
 from pipelines.landing.run.report import LandingReport, stop_text
 from pipelines.landing.run.reporting import counts_of
@@ -68,7 +67,6 @@ from sls_io.values.errors import (
     ConfigError,
     InvariantBroken,
     LandingConflict,
-    LedgerBroken,
     SlsError,
     TransportError,
 )
@@ -85,6 +83,7 @@ class _Replacing:
     `windows` are those of what is there and then those, `more` of them, of what the hours lack. `look` gives
     what would leave of the table as it is later. What of the hours was received before `until_s` (unix
     seconds) is all that can have landed; of the `running` ones live runs land more.
+    Of the shards `whole` the service certainly has all that landed of the hours.
     """
 
     look: Callable[[], PlannedUndo]
@@ -98,6 +97,7 @@ class _Replacing:
     skip: Skip | None
     until_s: int
     running: tuple[int, ...]
+    whole: frozenset[int]
 
     @property
     def view(self) -> "Replacement":
@@ -231,8 +231,9 @@ def plan_replace(
 
     until_s = min(hours.stop * HOUR_S, int(asking.holdings.edges.settled_s))
     windows = (*again, *more)
+    whole = asking.decide(lambda held: frozenset(s for s in left.taken if has_whole(held, hours, s)))
     coming = _Replacing(
-        now, client, logstore, before, hours, windows, len(more), schema, skip, until_s, running
+        now, client, logstore, before, hours, windows, len(more), schema, skip, until_s, running, whole
     )
     return PlannedReplace(coming.view, place, None, work=coming.work, coming=coming)
 
@@ -357,8 +358,8 @@ def _windows(
 def execute_replace(lake: Lake, planned: PlannedReplace, tools: Tools) -> tuple[LandingReport, Replacement]:
     """Pull and write the hours, then commit; `tools.on_event` hears `write`, `publish` before each. What
     landed, and what became of the hours. Raises TransportError when a window ended early or fewer rows came,
-    LandingConflict when the hours changed meanwhile or a person aborted it, LedgerBroken as `_recounted`;
-    nothing has changed then. LandingUnknown when the answer was lost.
+    LandingConflict when the hours changed meanwhile or a person aborted it, ConfigError and LedgerBroken as
+    `recounted`; nothing has changed then. LandingUnknown when the answer was lost.
     """
     begun_s = tools.clock.monotonic()
     done = execute(lake, planned, tools)
@@ -397,7 +398,16 @@ def _change(
             f"another backfill landed a part of these hours in {place.name} meanwhile; nothing was "
             "replaced, look again"
         )
-    ledger, risen = _recounted(merged.ledger, current, landed[: len(landed) - coming.more])
+    exchange = Exchange(
+        place=place,
+        shards=frozenset(current.taken),
+        lowered=current.ledger,
+        forgotten=current.commit.forgotten,
+        files=current.commit.dropped,
+        again=landed[: len(landed) - coming.more],
+        whole=coming.whole,
+    )
+    ledger, risen = recounted(merged.ledger, exchange)
     change = replace(
         current.commit,
         ledgers={**place.state.ledgers, place.origin.id: ledger},
@@ -409,70 +419,6 @@ def _change(
         properties=coming.logstore.protection(place.table.properties),
     )
     return change, risen
-
-
-def _recounted(
-    ledger: Ledger, current: PlannedUndo, again: Sequence[Landed]
-) -> tuple[Ledger, tuple[str, ...]]:
-    """The ledger of the hours that landed `again`, and the shards of which the service gives more rows by now
-    than it gave when they landed.
-
-    Where as many rows come as left, with the same sum, the ledger stays as it is, but for rows that may not
-    land: what was kept out of the hours until now is given back, what is kept out of what came is taken off.
-    Worked example: of the 40 rows of an hour 3 were kept out when it landed, so its shard counts 37. A value
-    was barred since, and pulled again 5 are kept out: 37 + 3 - 5 = 35 rows, and their sums likewise.
-
-    Where others come, there are two stories. By hand: 4 of 40 rows were deleted, 36 leave and 40 come. The
-    ledger says 40, and is right. By the service: it left a group out of a page, and its headers spoke of the
-    rest alone; 40 landed, a second pull found 60, and its cure is this replace. The ledger says 40, and with
-    60 rows in the table every later run would be refused. The whole logstore tells them apart, as it does
-    before an undo: in the second story all rows are those of the ledger, so it goes up by what came more.
-
-    It never goes down: fewer rows may be such a page once more, and by one answer nothing is given up. So a
-    shard has at least as many rows afterwards as before, or as many as its ledger says. Raises TransportError
-    where it would not, and LedgerBroken where it would have more than its ledger says, and has others than
-    these by now: nobody could tell which are strange.
-    """
-    place, more, barred = current.place, dict[int, Count](), dict[int, Count]()
-    for shard in current.taken:
-        before, after = place.ledger.shards[shard], current.ledger.shards[shard]
-        mine = [each for each in again if each.window.shard == shard]
-        then, now = place.state.forgotten, current.commit.forgotten
-        gone = less(*(summed(each.barred_of(ledger.origin, shard).values()) for each in (then, now)))
-        barred[shard] = less(gone, summed(each.barred for each in mine))
-        came = summed((each.rows, each.sum) for each in mine)
-        more[shard] = less(less(came, (before.rows - after.rows, before.sum - after.sum)), barred[shard])
-    others = {shard for shard, count in more.items() if count != (0, 0)}
-    there = unproven(place, others)
-    for shard in sorted(others):
-        known = known_of(place.ledger, place.adopted, shard)[0]
-        _check_rows(place.name, shard, more[shard][0], known, there.get(shard))
-    risen = sorted(others - there.keys())
-    changed = dict(ledger.shards)
-    for shard, count in (*barred.items(), *((shard, more[shard]) for shard in risen)):
-        changed[shard] = changed[shard].counting(*count)
-    return ledger.with_shards(changed), tuple(
-        f"shard {shard}: {more[shard][0]:,} rows more came than had landed; the service gives more of these "
-        "cursors than it gave then, and the ledger goes by that"
-        for shard in risen
-    )
-
-
-def _check_rows(name: str, shard: int, more: int, known: int, there: int | None) -> None:
-    """Raises as `_recounted`: `more` rows come than left, the ledger says `known`, and `there` are so many;
-    None: exactly the known ones."""
-    after = (known if there is None else there) + more
-    if more <= 0 if there is None else more < 0 and after < known:
-        raise TransportError(
-            f"shard {shard}: the service gives {f'{-more:,} rows fewer' if more else 'other rows'} of these "
-            f"hours than {name} holds; nothing was replaced, run it again"
-        )
-    if there is not None and more > 0 and after > known:
-        raise LedgerBroken(
-            f"shard {shard}: {more:,} rows more came than had landed, and beside these hours {name} does not "
-            "hold what its ledger says of it; nothing was replaced. Settle its other hours first",
-            cures=(commands.VERIFY_PULL,),
-        )
 
 
 def _check_unchanged(attempt: Attempt, then: PlannedUndo, now: PlannedUndo, hours: range) -> None:

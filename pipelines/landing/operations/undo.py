@@ -199,11 +199,16 @@ def kept_whole(held: Holdings, hours: range) -> bool:
     nothing landed before it: whole. With 199 landed the same answers prove nothing, and it counts as not
     whole.
     """
-    for shard, entry in held.ledger.shards.items():
-        begin, first = held.edges.at("begin", shard), held.edges.at(hours.start, shard)
-        if begin is None or first is None or (begin >= first and entry.landed.overlaps(begin - 1, begin)):
-            return False
-    return True
+    return all(has_whole(held, hours, shard) for shard in held.ledger.shards)
+
+
+def has_whole(held: Holdings, hours: range, shard: int) -> bool:
+    """The same of one shard."""
+    begin, first = held.edges.at("begin", shard), held.edges.at(hours.start, shard)
+    landed = held.ledger.shards[shard].landed
+    return (
+        begin is not None and first is not None and (begin < first or not landed.overlaps(begin - 1, begin))
+    )
 
 
 def _as_looked_at(

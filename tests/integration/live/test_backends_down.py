@@ -119,7 +119,7 @@ def test_a_bucket_that_is_not_there_and_a_key_that_is_not_known_are_named(
     stranger = elsewhere(place.lake, **{"s3.access-key-id": "stranger"})
 
     said = refused(world, stranger)
-    assert re.search(r"files below s3://lake-\d+/warehouse .*ACCESS_DENIED.*the key in PYICEBERG", said), said
+    assert re.search(r"files below s3://lake-\d+/warehouse .*ACCESS_DENIED.*the key and its secret", said)
     assert world.land().rows == 40
     proved(world, servers)
 
