@@ -31,7 +31,7 @@ from pipelines.landing.ledger.ways_back import PastLanding, newest_forgotten, ne
 from pipelines.landing.table import commands
 from pipelines.landing.table.contract import rows_of
 from sls_io.values.claim import Ledger
-from sls_io.values.cures import Do
+from sls_io.values.cures import Call, Do
 from sls_io.values.errors import ConfigError, LedgerBroken, TransportError
 
 
@@ -176,12 +176,11 @@ def _check_rows(place: Place, shard: int, more: int, known: int, there: int | No
     if more <= 0 if there is None else more < 0 and after < known:
         raise _fewer(place, shard, f"{-more:,} rows fewer" if more else "other rows")
     if there is not None and more > 0 and after > known:
-        back = way_back(place.table)
         raise LedgerBroken(
             f"shard {shard}: {more:,} rows more came than had landed, and {place.name} does not hold what "
             "its ledger says of it: rows are lost, or strange. Nothing was replaced. Settle these first, "
             "then replace the hours",
-            cures=(*([commands.rollback(back.id)] if back else []), commands.VERIFY_PULL),
+            cures=(*_to_back(place.table), commands.VERIFY_PULL),
         )
 
 
@@ -224,10 +223,14 @@ def _other_rows(
             f"ledger says {rows[short][1]}{after}; nothing was changed",
             cures=(commands.VERIFY_PULL, *option),
         )
-    back = way_back(place.table, known=files)
-    to_back = (commands.rollback(back.id),) if back is not None else ()
     what = f"shard {min(rows)} of {origin}" if rows else origin
     return LedgerBroken(
         f"{what} holds other rows in {place.name} than its ledger says; nothing was changed",
-        cures=(commands.VERIFY_PULL, *to_back, *option),
+        cures=(commands.VERIFY_PULL, *_to_back(place.table, files), *option),
     )
+
+
+def _to_back(table: Table, known: Mapping[Shown, Cells] | None = None) -> tuple[Call, ...]:
+    """The rollback to the newest landing that `way_back` finds, if it finds one."""
+    back = way_back(table, known=known)
+    return () if back is None else (commands.rollback(back.id),)
